@@ -30,8 +30,8 @@
  * slice and yields to c. VM 3 is at 20 ms, VM 4 waits at 25 ms: VM 3 goes on, with c, although b
  * has run less. 20 us later an interrupt's thread has the pCPU; then c is next again. c yields to
  * a: c's first in this tick, a runs. 10 us later a yields to c again: it is throttled, and VM 4
- * runs. Had a run for 50 us, c would run. When that is at 30 ms VM 3 is owed 10 ms more than it was. Had VM 4 been at 15 ms when a
- * yielded first, it would have run then, and c after it.
+ * runs. Had a run for 50 us, c would run. When that is at 30 ms VM 3 is owed 10 ms more than it
+ * was. Had VM 4 been at 15 ms when a yielded first, it would have run then, and c after it.
  *
  * Limitations. One vCPU of a VM is boosted at a time, the one yielded to last. An idle pCPU
  * elsewhere is not woken for it: it was when the vCPU began to wait.

@@ -24,8 +24,7 @@ static uint32_t missing(uint32_t parties, uint32_t sense)
 
 	do {
 		other = (other + 1) % parties;
-	} while (other != last &&
-		 __atomic_load_n(&arrived_for[other], __ATOMIC_RELAXED) == sense);
+	} while (other != last && __atomic_load_n(&arrived_for[other], __ATOMIC_RELAXED) == sense);
 	__atomic_store_n(&last_asked, other, __ATOMIC_RELAXED);
 	return other;
 }

@@ -4,6 +4,7 @@
 use crate::helper::{Helper, Op};
 use crate::kernel::{KernelVcpu, KernelVm};
 use crate::names::{Identity, Places, Source, arguments, arguments_of, named, with_number};
+use crate::sources::cgroup;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::libvirt;
 use crate::topology::{cpus_of_thread, online_list};
@@ -135,12 +136,14 @@ impl Vm {
 
     /// Asks where it may run; whether that is elsewhere than before.
     fn look_at_affinity(&mut self, vcpus_of: VcpusOf) -> bool {
-        if self.is_container() {
-            return false;
-        }
         self.affinity_seen = self.kernel.affinity_changes;
+        let affinity = if self.is_container() {
+            cgroup::cpus(&self.identity.name).map(Affinity::within)
+        } else {
+            affinity_of(&self.kernel, vcpus_of)
+        };
         // Of one that just left nothing is known any more.
-        let Some(affinity) = affinity_of(&self.kernel, vcpus_of) else { return false };
+        let Some(affinity) = affinity else { return false };
         if affinity == self.affinity {
             return false;
         }
@@ -470,7 +473,7 @@ impl VmRegistry {
                 self.affinity_waits = true;
                 break;
             }
-            asked += vm.kernel.nr_vcpus;
+            asked += vm.kernel.nr_vcpus.max(1);
             self.affinity_turn = vm.kernel.id;
             changed |= vm.look_at_affinity(vcpus_of);
         }

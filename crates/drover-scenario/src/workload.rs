@@ -53,7 +53,7 @@ pub enum Workload {
         /// Time to the next attempt; default 20.
         #[serde(default = "lock_think_us")]
         think_us: u32,
-        /// Who waits asks the host for the one that is awaited, each time it has spun for so long
+        /// A vCPU that waits asks the host for the holder each time it has spun for so long
         /// (KVM_HC_SCHED_YIELD); default 0: never.
         #[serde(default, skip_serializing_if = "is_zero")]
         notify_us: u32,
@@ -212,7 +212,7 @@ mod tests {
         for workload in [
             Workload::Cpu { duty_pct: 100, period_us: 10_000, then },
             Workload::Lock { hold_us: 5, think_us: 20, notify_us: 0 },
-            Workload::Barrier { work_us: 30 },
+            Workload::Barrier { work_us: 30, notify_us: 0 },
             Workload::Sleep { period_us: 2_000, work_us: 0 },
             Workload::Yield { work_us: 0 },
             Workload::Io { work_us: 100, back_end_us: 20, device_us: 1000 },
@@ -241,7 +241,10 @@ mod tests {
         let cpu = Workload::Cpu { duty_pct: 100, period_us: 10_000, then };
         assert_eq!(cpu.vcpu_demand_pct(1.9), Some(100.0));
         assert_eq!(cpu.vcpu_demand_pct(2.0), Some(50.0));
-        assert_eq!(Workload::Barrier { work_us: 1 }.vcpu_demand_pct(0.0), Some(100.0));
+        assert_eq!(
+            Workload::Barrier { work_us: 1, notify_us: 0 }.vcpu_demand_pct(0.0),
+            Some(100.0)
+        );
         assert_eq!(Workload::Sleep { period_us: 1, work_us: 0 }.vcpu_demand_pct(0.0), None);
     }
 }

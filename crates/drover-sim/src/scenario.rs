@@ -12,7 +12,7 @@ use crate::trace;
 use drover_core::histogram::Histogram;
 use drover_scenario::results::{Ground, Origin, Results, Run};
 use drover_scenario::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
-use drover_scenario::{Case, Scenario, Vmm, Workload, scheduler_label};
+use drover_scenario::{Case, Scenario, Vmm, scheduler_label};
 use one_run::{Job, run_drover};
 use rival::Entry;
 use std::collections::HashMap;

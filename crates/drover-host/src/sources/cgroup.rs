@@ -5,6 +5,7 @@
 //! is in `cgroup_tree.rs`.
 
 use crate::files::{self, ENTRIES_MAX};
+use drover_core::cpu_list::CpuList;
 use std::fs::DirEntry;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -174,6 +175,19 @@ pub fn quota_mcpu(path: &str) -> Option<u32> {
     Quota::of(&Path::new(CGROUPS).join(path.trim_start_matches('/'))).map(|quota| quota.mcpu)
 }
 
+/// The pCPUs where tasks of the cgroup at that path may run.
+pub fn cpus(path: &str) -> Option<CpuList> {
+    cpus_below(Path::new(CGROUPS), path)
+}
+
+/// As the nearest of it and those above it says: one without the cpuset controller says nothing.
+fn cpus_below(root: &Path, path: &str) -> Option<CpuList> {
+    let dir = root.join(path.trim_start_matches('/'));
+    let says = |dir: &Path| files::kernel(&dir.join("cpuset.cpus.effective")).ok();
+    let above = dir.ancestors().take_while(|dir| dir.starts_with(root));
+    above.filter_map(says).next()?.trim().parse().ok()
+}
+
 /// The limit of a cgroup, its own, or, of a VM's, what its vCPUs' cgroups allow together; whether it is that; and that of
 /// each of these, where all have the same.
 fn limits(dir: &Path) -> (Option<Quota>, bool, Option<Quota>) {
@@ -239,6 +253,23 @@ mod tests {
 
     fn mcpu(cgroup: &Cgroup) -> Option<u32> {
         cgroup.limit.map(|quota| quota.mcpu)
+    }
+
+    #[test]
+    fn a_container_may_run_where_it_or_the_nearest_above_it_says() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("pods/web/inside")).unwrap();
+        let says = |dir: &str, text: &str| {
+            std::fs::write(root.path().join(dir).join("cpuset.cpus.effective"), text).unwrap();
+        };
+        let cpus = |path: &str| cpus_below(root.path(), path).map(|cpus| cpus.cpus().to_vec());
+        assert_eq!(cpus("/pods/web"), None);
+        says("", "0-3\n");
+        says("pods/web", "1,3\n");
+        assert_eq!(cpus("/pods"), Some(vec![0, 1, 2, 3]));
+        assert_eq!(cpus("/pods/web/inside"), Some(vec![1, 3]));
+        says("pods/web", "\n");
+        assert_eq!(cpus("/pods/web"), None, "all of its pCPUs are offline");
     }
 
     #[test]

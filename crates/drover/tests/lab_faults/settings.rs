@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,7 @@ fn inside() {
     refused();
     let daemon = killed_in_the_middle(daemon, &[&web, &db]);
     limits_hold_at_once();
+    weights_hold_in_a_shared_cpuset();
     the_hosts_own(&web);
     cut_off();
     pcpus_go();
@@ -165,6 +166,20 @@ fn killed_in_the_middle(mut daemon: Daemon, vms: &[&MicroVm]) -> Daemon {
     daemon
 }
 
+/// A process that enters that cgroup at once and is busy.
+fn busy_in(cgroup: &Path) -> Child {
+    let enters_and_is_busy = "echo 0 >$0/cgroup.procs; while :; do :; done";
+    let mut process = Command::new("busybox");
+    process.args(["sh", "-c", enters_and_is_busy]).arg(cgroup).spawn().unwrap()
+}
+
+/// CPU time of a cgroup, us.
+fn used_us(cgroup: &Path) -> u64 {
+    let stat = fs::read_to_string(cgroup.join("cpu.stat")).unwrap();
+    let used = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
+    used.unwrap().parse().unwrap()
+}
+
 /// A cgroup is made, given that quota in each period of 100 ms, and a busy process enters it, or a cgroup inside it, at
 /// once: what all these have used a second later, in us.
 fn in_their_first_second() -> Vec<u64> {
@@ -180,19 +195,12 @@ fn in_their_first_second() -> Vec<u64> {
                 fs::write(dir.join("cgroup.subtree_control"), "+cpu").unwrap();
                 fs::create_dir(&within).unwrap();
             }
-            let enters_and_is_busy = "echo 0 >$0/cgroup.procs; while :; do :; done";
-            let mut process = Command::new("busybox");
-            process.args(["sh", "-c", enters_and_is_busy]).arg(&within);
-            (dir, within, process.spawn().unwrap())
+            let process = busy_in(&within);
+            (dir, within, process)
         })
         .collect();
     thread::sleep(Duration::from_secs(1));
-    let used_us = |(dir, ..): &(PathBuf, _, _)| {
-        let stat = fs::read_to_string(dir.join("cpu.stat")).unwrap();
-        let used = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
-        used.unwrap().parse().unwrap()
-    };
-    let used = begun.iter().map(used_us).collect();
+    let used = begun.iter().map(|(dir, ..)| used_us(dir)).collect();
     for (dir, within, process) in &mut begun {
         process.kill().unwrap();
         process.wait().unwrap();
@@ -213,6 +221,38 @@ fn limits_hold_at_once() {
         let range = 9 * quota_us..=11 * quota_us + HEEDED_US;
         assert!(range.contains(used_us), "{used_us} us of {}", 10 * quota_us);
     }
+}
+
+/// Containers of one pool that a cpuset confines to the same pCPU divide it by their weights.
+fn weights_hold_in_a_shared_cpuset() {
+    let pool = Path::new("/sys/fs/cgroup/shared.slice");
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu +cpuset").unwrap();
+    fs::create_dir(pool).unwrap();
+    fs::write(pool.join("cgroup.subtree_control"), "+cpu +cpuset").unwrap();
+    let mut pair = [("heavy", "400"), ("light", "100")].map(|(name, weight)| {
+        let dir = pool.join(name);
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("cpuset.cpus"), "1").unwrap();
+        fs::write(dir.join("cpu.weight"), weight).unwrap();
+        let process = busy_in(&dir);
+        (dir, process)
+    });
+    // Where containers may run is asked each second.
+    thread::sleep(Duration::from_secs(2));
+    let used = |pair: &[(PathBuf, Child); 2]| pair.each_ref().map(|(dir, _)| used_us(dir));
+    let before = used(&pair);
+    thread::sleep(Duration::from_secs(2));
+    let [heavy, light] = used(&pair);
+    let (heavy_us, light_us) = (heavy - before[0], light - before[1]);
+    say(&format!("weights 400 and 100 on one pCPU: {heavy_us} and {light_us} us of 2 s"));
+    let part_pct = 100 * heavy_us / (heavy_us + light_us);
+    assert!((78..=82).contains(&part_pct), "{part_pct} % instead of 80");
+    for (dir, process) in &mut pair {
+        process.kill().unwrap();
+        process.wait().unwrap();
+        fs::remove_dir(dir).unwrap();
+    }
+    fs::remove_dir(pool).unwrap();
 }
 
 /// Cgroups and the configuration, changed under the daemon.
