@@ -572,7 +572,7 @@ impl Class for Esx35 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use drover_core::shares::Shares;
     use drover_scenario::Host;
@@ -596,9 +596,10 @@ mod tests {
     }
 
     /// That pCPU picks and runs it.
-    fn run(m: &mut Machine, esx: &mut Esx35, cpu: u32) -> Option<TaskId> {
+    pub(crate) fn run(m: &mut Machine, esx: &mut Esx35, cpu: u32) -> Option<TaskId> {
         let task = esx.pick(m, cpu, None, false)?;
         m.tasks[task as usize].state = TaskState::Running;
+        m.tasks[task as usize].pcpu = cpu;
         m.pcpus[cpu as usize].current = task;
         m.idle.remove(cpu);
         Some(task)

@@ -3,8 +3,8 @@
 //! [model](super::esx35) it shares.
 //!
 //! Idea. There are no cells: a vCPU may run anywhere, and each pCPU and each VM has a lock. Skew is how far a vCPU is
-//! ahead of its slowest sibling that does not halt; one that halts does not fall behind, nor get ahead. Whoever is more than 3 ms ahead stops by itself,
-//! and goes on once the slowest is near enough. Who wakes goes to an idle pCPU of the cache with the fewest busy ones;
+//! ahead of its slowest sibling that is not halted; a halted vCPU neither falls behind nor gets ahead. A vCPU that is more
+//! than 3 ms ahead stops alone, and goes on once the slowest is within 3 ms. Who wakes goes to an idle pCPU of the cache with the fewest busy ones;
 //! of the VM whose turn it is, a vCPU that ran on the same cache comes first, so that siblings still run together.
 //!
 //! Worked example. Two vCPUs take turns of 5 ms on one pCPU. Each is 5 ms ahead of the other once in a turn, and stops
@@ -98,6 +98,7 @@ impl Esx35 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::esx35::tests::run;
     use super::*;
     use drover_core::shares::Shares;
     use drover_scenario::Host;
@@ -117,15 +118,6 @@ mod tests {
             esx.wake(&mut m, task);
         }
         (m, esx)
-    }
-
-    fn run(m: &mut Machine, esx: &mut Esx35, cpu: u32) -> Option<TaskId> {
-        let task = esx.pick(m, cpu, None, false)?;
-        m.tasks[task as usize].state = TaskState::Running;
-        m.tasks[task as usize].pcpu = cpu;
-        m.pcpus[cpu as usize].current = task;
-        m.idle.remove(cpu);
-        Some(task)
     }
 
     #[test]

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Emulator threads on vCPUs' pCPUs: vCPUs that have pCPUs of their own wait there for other threads of their VM.
 
-use super::{Facts, Finding, VmFacts, how, pct};
+use super::{Facts, Finding, VmFacts, each_vm, how, pct};
 use crate::why::pcpus;
 
 /// vCPUs that waited for less were not kept, pCPUs.
 const KEPT: f64 = 0.001;
 
 pub fn look(facts: &Facts) -> Vec<Finding> {
-    (0..).zip(&facts.vms).filter_map(|(at, vm)| of_vm(facts, at, vm)).collect()
+    each_vm(facts, of_vm)
 }
 
 fn of_vm(facts: &Facts, at: usize, vm: &VmFacts) -> Option<Finding> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Memory on the wrong node: on one where the VM's vCPUs do not run.
 
-use super::{Facts, Finding, VmFacts, how, pct};
+use super::{Facts, Finding, VmFacts, each_vm, how, pct};
 use std::collections::BTreeSet;
 
 /// Less memory is not looked at, MiB.
@@ -14,7 +14,7 @@ const RUNS: f64 = 0.05;
 const RAN: f64 = 0.05;
 
 pub fn look(facts: &Facts) -> Vec<Finding> {
-    (0..).zip(&facts.vms).filter_map(|(at, vm)| of_vm(facts, at, vm)).collect()
+    each_vm(facts, of_vm)
 }
 
 fn of_vm(facts: &Facts, at: usize, vm: &VmFacts) -> Option<Finding> {

@@ -53,6 +53,14 @@ const RULES: [fn(&Facts) -> Vec<Finding>; 13] = [
     weights::look,
 ];
 
+/// What a rule finds that looks at one VM at a time; it is told the VM's place in [`Facts::vms`].
+fn each_vm(
+    facts: &Facts,
+    rule: impl Fn(&Facts, usize, &VmFacts) -> Option<Finding>,
+) -> Vec<Finding> {
+    facts.vms.iter().enumerate().filter_map(|(at, vm)| rule(facts, at, vm)).collect()
+}
+
 /// Something that may be better.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
@@ -67,7 +75,7 @@ pub struct Finding {
     pub what: String,
     /// The figures that it is concluded from, in a line.
     pub evidence: String,
-    /// The commands or the XML that mend it, a line each.
+    /// Commands or XML that solve it, one line each.
     pub mend: Vec<String>,
     /// What a simulation is to try, or why it cannot.
     #[serde(skip)]

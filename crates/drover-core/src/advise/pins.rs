@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Pinning that hurts: vCPUs wait on pCPUs that are full, while pCPUs that they may not use have room.
 
-use super::{FULL, Facts, Finding, Trial, VmFacts, WAITS, how, pct};
+use super::{FULL, Facts, Finding, Trial, VmFacts, WAITS, each_vm, how, pct};
 use crate::why::pcpus;
 
 pub fn look(facts: &Facts) -> Vec<Finding> {
-    (0..).zip(&facts.vms).filter_map(|(at, vm)| of_vm(facts, at, vm)).collect()
+    each_vm(facts, of_vm)
 }
 
 /// Of one VM; none: its pins do no harm.

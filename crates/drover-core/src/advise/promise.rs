@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reservations that do not fit: what was asked for a VM and cannot be, and what is promised to one that cannot use it.
 
-use super::{Facts, Finding, VmFacts, count, how};
+use super::{Facts, Finding, VmFacts, count, each_vm, how};
 use crate::percent;
 
 pub fn look(facts: &Facts) -> Vec<Finding> {
-    (0..).zip(&facts.vms).filter_map(|(at, vm)| of_vm(facts, at, vm)).collect()
+    each_vm(facts, of_vm)
 }
 
 fn of_vm(facts: &Facts, at: usize, vm: &VmFacts) -> Option<Finding> {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A guest that is wider than a node and does not know of nodes.
 
-use super::{Facts, Finding, VmFacts};
+use super::{Facts, Finding, VmFacts, each_vm};
 use crate::place::{Host, Node, Shape, advise};
 use std::collections::BTreeSet;
 
 pub fn look(facts: &Facts) -> Vec<Finding> {
-    (0..).zip(&facts.vms).filter_map(|(at, vm)| of_vm(facts, at, vm)).collect()
+    each_vm(facts, of_vm)
 }
 
 fn of_vm(facts: &Facts, at: usize, vm: &VmFacts) -> Option<Finding> {

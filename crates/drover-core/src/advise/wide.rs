@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Over-wide VMs: more vCPUs than pCPUs that they may use, or than were ever busy at once.
 
-use super::{Facts, Finding, VmFacts, how, pct, pins};
+use super::{Facts, Finding, VmFacts, each_vm, how, pct, pins};
 use crate::why;
 
 /// A VM that wanted less of the time is not judged by it, pCPUs.
@@ -10,7 +10,7 @@ const BUSY: f64 = 0.2;
 const VCPUS_LEAST: usize = 4;
 
 pub fn look(facts: &Facts) -> Vec<Finding> {
-    (0..).zip(&facts.vms).filter_map(|(at, vm)| of_vm(facts, at, vm)).collect()
+    each_vm(facts, of_vm)
 }
 
 fn of_vm(facts: &Facts, at: usize, vm: &VmFacts) -> Option<Finding> {

@@ -42,7 +42,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What the simulation says of a finding: as it is, and with what mends it.
+/// What the simulator measured for a finding: the host as it is, and with the change that is advised.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Gain {
     /// What the VM runs, or all do, pCPUs.
@@ -189,13 +189,13 @@ fn whole(facts: &Facts, advised: &[Advised]) -> serde_json::Value {
     json!({ "host": facts.overview(), "findings": findings, "sound": sound(facts, advised) })
 }
 
-/// VMs of which nothing was found.
+/// The VMs without a finding.
 fn sound<'a>(facts: &'a Facts, advised: &[Advised]) -> Vec<&'a str> {
     let is_sound = |at: &usize| advised.iter().all(|it| it.finding.vm != Some(*at));
     (0..facts.vms.len()).filter(is_sound).map(|at| facts.vms[at].name.as_str()).collect()
 }
 
-/// The host in figures, then what was found, then of whom nothing was.
+/// The figures of the host, then all findings, then the VMs without one.
 fn page(host: &str, facts: &Facts, advised: &[Advised]) -> String {
     let mut text = overview(host, facts, &facts.overview());
     for (number, it) in (1..).zip(advised) {

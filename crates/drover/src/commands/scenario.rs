@@ -62,7 +62,7 @@ fn read(path: &Path) -> Result<Described> {
 /// The recording at that path; that it was cut off is said.
 ///
 /// # Errors
-/// When there is none, in one line.
+/// One line, if the file is missing, too long or no recording.
 pub(super) fn recording(path: &Path) -> Result<Recording> {
     let named = || path.display().to_string();
     let length = fs::metadata(path).with_context(named)?.len();
