@@ -16,6 +16,7 @@
 #include "place/speed.h"
 #include "place/spread.h"
 #include "place/wake.h"
+#include "yield/yield.h"
 
 /* The scheduler starts; params and every pcpu's domain and online are set. */
 static __always_inline void drover_start(struct drover *d)
@@ -100,39 +101,6 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	if (d->divided || d->nr_reserved || plan_excess(d, vm) > 0 || quota_of(d, t))
 		ground_set_slice(d, task, quota_slice_ns(d, t, plan_slice_ns(d, vm, at), now_ns));
 	wait_bound_begin(d, task, t, at, now_ns);
-}
-
-/*
- * The running thread gives way: to `to`, which waits, or (NULL) to any sibling. False: another may
- * be tried (yield.h).
- */
-static __always_inline bool drover_yield(struct drover *d, struct task_struct *task,
-					 struct thread *t, struct task_struct *to_task,
-					 struct thread *to)
-{
-	u32 at = ground_task_pcpu(d, task);
-	struct vm *vm = vm_at(d, t->slot);
-
-	if (!to) {
-		if (vm->nr_waiting && !vm_may_wait(vm)) {
-			yield_forfeit(d, t);
-			yield_give_way(d, task, t, 0);
-		}
-		return true;
-	}
-	__sync_fetch_and_add(&vm->counters.yields_asked, 1);
-	if (yield_is_in_vain(vm))
-		return true;
-	if (!yield_fits(d, t, to_task, to, at))
-		return false;
-	if (!yield_is_throttled(d, vm, t, pcpu_at(d, at))) {
-		yield_boost(vm, t, to->record);
-		yield_give_way(d, task, t, to->record);
-	} else if (!vm_may_wait(vm)) {
-		yield_forfeit(d, t);
-		yield_give_way(d, task, t, YIELD_TO_OTHERS);
-	}
-	return true;
 }
 
 /* The thread stops running there, to sleep or, still ready, to wait. */

@@ -113,6 +113,39 @@ static __always_inline void yield_give_way(struct drover *d, struct task_struct 
 	ground_set_slice(d, task, 0);
 }
 
+/*
+ * The running thread gives way: to `to`, which waits, or (NULL) to any sibling. False: another may
+ * be tried.
+ */
+static __always_inline bool drover_yield(struct drover *d, struct task_struct *task,
+					 struct thread *t, struct task_struct *to_task,
+					 struct thread *to)
+{
+	u32 at = ground_task_pcpu(d, task);
+	struct vm *vm = vm_at(d, t->slot);
+
+	if (!to) {
+		if (vm->nr_waiting && !vm_may_wait(vm)) {
+			yield_forfeit(d, t);
+			yield_give_way(d, task, t, 0);
+		}
+		return true;
+	}
+	__sync_fetch_and_add(&vm->counters.yields_asked, 1);
+	if (yield_is_in_vain(vm))
+		return true;
+	if (!yield_fits(d, t, to_task, to, at))
+		return false;
+	if (!yield_is_throttled(d, vm, t, pcpu_at(d, at))) {
+		yield_boost(vm, t, to->record);
+		yield_give_way(d, task, t, to->record);
+	} else if (!vm_may_wait(vm)) {
+		yield_forfeit(d, t);
+		yield_give_way(d, task, t, YIELD_TO_OTHERS);
+	}
+	return true;
+}
+
 /* Has the thread there made way for other VMs? */
 static __always_inline bool yield_is_to_others(const struct pcpu *pcpu)
 {
