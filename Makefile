@@ -17,6 +17,7 @@ help:
 	@echo 'make python-test  the Python package for results, a sweep on Ray, the example notebook'
 	@echo 'make slurm-test  a sweep on a Slurm of one node; as root, with the package slurm-wlm'
 	@echo 'make rules-test  the rules and alerts for Prometheus, by promtool of the package prometheus'
+	@echo 'make docs    these documents as a site with a search, into out/docs'
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
 	@echo 'make boot-test  a Debian with systemd lives with the package, in a virtual host; KERNEL=6.18'
@@ -94,6 +95,11 @@ trial:
 	$(if $(wildcard $(TRIAL)),,@echo 'trial: compiles the simulator, its rivals and what they need, once: 2 to 4 minutes on two cores, then seconds after a change')
 	@cargo run $(if $(wildcard $(TRIAL)),--quiet) --profile trial --locked -p drover-sim --example trial -- \
 		$(FILE) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JSON),--json $(JSON))
+
+# The documents as a site. Compiles mdbook, once.
+.PHONY: docs
+docs:
+	script/docs $(OUT)
 
 .PHONY: lint
 lint:
@@ -201,6 +207,11 @@ report-picture: build
 	$(DROVER) run scenarios/barrier-2to1.toml --on sim --report $(REPORTED)
 	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1030 \
 		--screenshot=$(abspath docs/report.png) file://$(REPORTED)
+
+# The picture of `drover top` in the README. Developers only; takes tmux.
+.PHONY: top-picture
+top-picture: build
+	script/top-picture $(DROVER) docs/top.svg
 
 .PHONY: hooks
 hooks:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The policy that docs/architecture.md shows: the Makefile takes it from there. */
+/* The policy that docs/write-a-policy.md shows: the Makefile takes it from there. */
 #include "fake_kernel.h"
 #include "fifo.h"
 

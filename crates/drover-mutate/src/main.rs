@@ -42,7 +42,7 @@ const POLICY_CFLAGS: &str = "-std=gnu11 -I.. -O1 -w";
 /// What is built from: the tests find their compiler in script/clang.mk, one policy in the document, and parameters
 /// where daemon and simulator have them.
 const COPIED: [&str; 4] =
-    ["policy", "script/clang.mk", "docs/architecture.md", "crates/drover-core/src/params.rs"];
+    ["policy", "script/clang.mk", "docs/write-a-policy.md", "crates/drover-core/src/params.rs"];
 
 /// Plants faults in the policy, one at a time, and sees whether its tests notice.
 #[derive(Parser)]
@@ -264,7 +264,7 @@ mod tests {
         file("policy/test/t.h", "int t(void)\n{\n\treturn 1;\n}\n");
         file("script/clang.mk", "");
         file("docs/mutants.md", "");
-        file("docs/architecture.md", "");
+        file("docs/write-a-policy.md", "");
         file("crates/drover-core/src/params.rs", "");
         let check = |net, command: &str| Check { net, commands: vec![shell(command)] };
         let checks = Checks {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Links between the documents lead to files and headings that are there.
+//! Links between the documents lead to files and headings that are there, and the site has each document.
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,14 @@ fn documents(folder: &Path) -> Vec<PathBuf> {
             found.push(path);
         }
     }
+    found
+}
+
+/// Those of the project that are for people to read.
+fn all() -> Vec<PathBuf> {
+    let others = ["README.md", "CONTRIBUTING.md", "attacks/README.md", "python/README.md"];
+    let mut found = documents(&root().join("docs"));
+    found.extend(others.map(|it| root().join(it)));
     found
 }
 
@@ -57,16 +65,26 @@ fn fault_of(document: &Path, target: &str) -> Option<String> {
 
 #[test]
 fn links_lead_to_files_and_headings_that_are_there() {
-    let mut found = documents(&root().join("docs"));
-    let others = ["README.md", "CONTRIBUTING.md", "attacks/README.md"];
-    found.extend(others.map(|it| root().join(it)));
     let mut faults = Vec::new();
-    for document in &found {
+    for document in &all() {
         let text = std::fs::read_to_string(document).unwrap();
         let faulty = targets(&text).into_iter().filter_map(|target| fault_of(document, target));
         faults.extend(faulty.map(|fault| format!("{}: {fault}", document.display())));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_contents_of_the_site_have_each_document_once() {
+    let contents = root().join("docs/SUMMARY.md");
+    let text = std::fs::read_to_string(&contents).unwrap();
+    let listed = targets(&text).into_iter().map(|target| root().join("docs").join(target));
+    let mut listed: Vec<PathBuf> = listed.map(|it| it.canonicalize().unwrap()).collect();
+    let there = all().into_iter().filter(|it| *it != contents);
+    let mut there: Vec<PathBuf> = there.map(|it| it.canonicalize().unwrap()).collect();
+    listed.sort_unstable();
+    there.sort_unstable();
+    assert_eq!(listed, there);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The commands of docs/tutorial.md do what is printed there, but for the figures: these follow the policy. With
-//! `DROVER_WRITE_DOCS` in the environment the outputs in the file are written anew.
+//! The commands of docs/tutorial.md and docs/plan-a-host.md do what is printed there, but for the figures: these follow
+//! the policy. With `DROVER_WRITE_DOCS` in the environment the outputs in the files are written anew. The change that
+//! docs/write-a-policy.md makes can be made.
 
 use std::env;
 use std::fs;
@@ -40,15 +41,14 @@ fn shape(output: &str) -> Vec<String> {
     output.lines().map(line).collect()
 }
 
-#[test]
-fn every_command_of_the_tutorial_does_what_it_says() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorial.md");
+/// Runs the commands of a page in that folder, so many at least, and holds what they print to what is shown.
+fn run_page(page: &str, folder: &Path, least: usize) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let document = fs::read_to_string(&file).unwrap();
-    let folder = tempfile::tempdir().unwrap();
     let (mut written, mut rest, mut commands) = (String::new(), document.as_str(), 0);
     while let Some((before, after)) = rest.split_once(BEGIN) {
         let (block, after) = after.split_once(END).unwrap();
-        let output = printed(block, folder.path());
+        let output = printed(block, folder);
         commands += 1;
         written += &format!("{before}{BEGIN}{block}{END}");
         rest = after;
@@ -63,13 +63,36 @@ fn every_command_of_the_tutorial_does_what_it_says() {
             assert_eq!(output, "", "{block}");
         }
     }
-    assert!(commands >= 7, "{commands}");
-    for made in ["late.svg", "late.png", "where.svg", "where.html", "late.csv"] {
-        assert!(fs::metadata(folder.path().join(made)).unwrap().len() > 0, "{made}");
-    }
+    assert!(commands >= least, "{commands}");
     if env::var_os("DROVER_WRITE_DOCS").is_some() {
         fs::write(&file, written + rest).unwrap();
     }
+}
+
+#[test]
+fn every_command_of_the_tutorial_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    run_page("tutorial.md", folder.path(), 7);
+    for made in ["late.svg", "late.png", "where.svg", "where.html", "late.csv"] {
+        assert!(fs::metadata(folder.path().join(made)).unwrap().len() > 0, "{made}");
+    }
+}
+
+#[test]
+fn what_would_fit_is_printed_as_planning_a_host_shows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    run_page("plan-a-host.md", folder.path(), 4);
+}
+
+#[test]
+fn the_patch_of_the_policy_tutorial_fits_the_source() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let check = Command::new("git")
+        .args(["apply", "--check", "docs/fifo.patch"])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
 }
 
 #[test]
