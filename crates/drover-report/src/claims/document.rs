@@ -12,7 +12,8 @@ pub fn document(number: &str, rows: &[Row], pictures: &BTreeSet<String>) -> Stri
     let of: Vec<&Row> = rows.iter().filter(|row| row.document() == number).collect();
     let mut text = format!(
         "# {number}: {title}\n\nWritten by `make seeds` from [claims.json](claims.json), with the summary in \
-         [seeds.md](../seeds.md).\n"
+         [seeds.md](../seeds.md). A heading is a scenario, run by `drover run scenarios/seeds/NAME.toml --on sim --repeats \
+         5` unless it says otherwise; measured is the median of the seeds of randomness, with the least and the most.\n"
     );
     if pictures.contains(number) {
         text += &format!(
@@ -42,14 +43,12 @@ fn of_scenario(file: &str, of: &[&Row], pictures: &BTreeSet<String>) -> String {
     let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
     let of: Vec<&&Row> =
         of.iter().filter(|row| row.files.first().is_some_and(|it| it == file)).collect();
-    let mut text = format!("\n## {stem}\n\n`drover run {file} --on sim --repeats 5`\n");
+    let mut text = format!("\n## {stem}\n");
+    if Path::new(file).parent() != Some(Path::new("scenarios/seeds")) {
+        text += &format!("\n`{file}`\n");
+    }
     if pictures.contains(&*stem) {
-        let says: Vec<&str> = of.iter().map(|row| row.claim.as_str()).collect();
-        text += &format!(
-            "\n![{}]({stem}.svg)\n\n*What the document says, beside what was measured: ",
-            says.join(", ")
-        );
-        text += "the median of the seeds of randomness, with the least and the most.*\n";
+        text += &format!("\n![{stem}: said and measured]({stem}.svg)\n");
     }
     text += "\n| claim | the document says | measured | |\n|---|---|---|---|\n";
     for row in of {

@@ -234,7 +234,7 @@ mod tests {
         let pictures = BTreeSet::from(["x".to_owned()]);
         let text = document("000", &rows, &pictures) + &document("001", &rows, &pictures);
         for part in [
-            "## x\n\n`drover run scenarios/seeds/x.toml --on sim --repeats 5`\n\n![000-a, 000-b](x.svg)\n",
+            "## x\n\n![x: said and measured](x.svg)\n\n| claim",
             "| `000-a` (4.7) | 17 \\| 18 percent. | total progress, 4.1: 1.160 (1.150 to 1.170), said 1.170 *As fitted.* | holds |",
             "<br>beside: total progress, 4.1: 9.50 (9.49 to 9.51) *As fitted.* | not |",
             "| policy: share_test (x) *As fitted.* |",
