@@ -52,12 +52,42 @@ fn of_scenario(file: &str, of: &[&Row], pictures: &BTreeSet<String>) -> String {
     }
     text += "\n| claim | the document says | measured | |\n|---|---|---|---|\n";
     for row in of {
-        let beside = row.beside.iter().map(|it| format!("beside: {it}"));
-        let figures: Vec<String> = row.figures.iter().cloned().chain(beside).collect();
+        let beside = together(&row.beside).into_iter().map(|it| format!("beside: {it}"));
+        let figures: Vec<String> = together(&row.figures).into_iter().chain(beside).collect();
         let measured = figures.join("<br>") + &note(row);
         text += &line(&[&name(row), &row.says, &measured, &row.standing]);
     }
     text
+}
+
+/// A figure in its parts: what is counted, in which case, over what, the value, and what is asked.
+fn parts(figure: &str) -> Option<[&str; 5]> {
+    let (label, value) = figure.split_once(": ")?;
+    let ends = [", asked ", ", said "].into_iter().filter_map(|it| value.find(it)).min();
+    let (value, asked) = value.split_at(ends.unwrap_or(value.len()));
+    let (label, over) = label.split_at(label.find(" over ").unwrap_or(label.len()));
+    let (metric, case) = label.split_once(", ")?;
+    Some([metric, case, over, value, asked])
+}
+
+/// What figures that stand together have in common.
+fn shared(figure: &str) -> Option<(&str, &str, &str)> {
+    let [metric, _, over, _, asked] = parts(figure)?;
+    Some((metric, over, asked))
+}
+
+/// The figures, those that follow each other and differ in case and value only as one.
+fn together(figures: &[String]) -> Vec<String> {
+    let alike = figures.chunk_by(|a, b| shared(a).is_some() && shared(a) == shared(b));
+    let each = alike.map(|alike| match shared(&alike[0]) {
+        Some((metric, over, asked)) if alike.len() > 1 => {
+            let values = alike.iter().filter_map(|it| parts(it));
+            let values = values.map(|[_, case, _, value, _]| format!("{case} {value}"));
+            format!("{metric}{over}: {}{asked}", values.collect::<Vec<_>>().join("; "))
+        }
+        _ => alike[0].clone(),
+    });
+    each.collect()
 }
 
 fn name(row: &Row) -> String {
@@ -71,4 +101,22 @@ fn note(row: &Row) -> String {
 fn line(cells: &[&str]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     format!("| {} |\n", cells.join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_that_differ_in_case_and_value_stand_together() {
+        let figures = [
+            "work, 2 node, eevdf over 2 default: 1.0, asked <= 1.03 of 2 default",
+            "work, 2 core, eevdf over 2 default: 0.6 (0.5 to 0.7), asked <= 1.03 of 2 default",
+            "work, 3 core over 3 default: 0.6, asked <= 1.03 of 3 default",
+            "work: 7",
+        ];
+        let told = together(&figures.map(str::to_owned));
+        let first = "work over 2 default: 2 node, eevdf 1.0; 2 core, eevdf 0.6 (0.5 to 0.7), asked <= 1.03 of 2 default";
+        assert_eq!(told, [first, figures[2], figures[3]]);
+    }
 }
