@@ -7,7 +7,7 @@ use crate::host::can_be_real;
 use crate::host::{self, HostOptions};
 use crate::overrides::Overrides;
 use crate::parts::{Finished, make_at_once, put_together};
-use crate::peers::Contender;
+use crate::peers::{Contender, arguments_file};
 use crate::plan::{Planned, parts, plan};
 use crate::scenario_file::ScenarioFile;
 use crate::wall::Stopwatch;
@@ -18,6 +18,7 @@ use drover_scenario::results::{Ground, Origin, Results, Run};
 use drover_scenario::{Case, Clock, Host, Scenario, Vmm, scheduler_label};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -227,8 +228,13 @@ fn set_up(
     let mut in_lab = Vec::new();
     for name in &scenario.schedulers {
         let label = scheduler_label(name);
-        if let Contender::Program(path) = Contender::find(name)? {
-            lab = lab.program(&format!("{PEERS_DIR}/{label}"), &path);
+        if let Contender::Program(path, arguments) = Contender::find(name)? {
+            let inside = format!("{PEERS_DIR}/{label}");
+            lab = lab.program(&inside, &path);
+            if !arguments.is_empty() {
+                let file = arguments_file(Path::new(&inside));
+                lab = lab.file_bytes(&file.to_string_lossy(), arguments.join("\n"));
+            }
         }
         in_lab.push(label.to_owned());
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which program a scheduler's name means.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use drover_lab::cache::Cache;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +15,8 @@ pub(crate) enum Contender {
     Eevdf,
     /// This program's.
     Drover,
-    /// Another sched_ext scheduler.
-    Program(PathBuf),
+    /// Another sched_ext scheduler, and the arguments it is started with.
+    Program(PathBuf, Vec<String>),
 }
 
 /// Where peers that were built for comparison are, below the cache.
@@ -42,18 +43,37 @@ impl Contender {
         }
         if name.contains('/') {
             if is_program(Path::new(name)) {
-                return Ok(Self::Program(PathBuf::from(name)));
+                return Self::program(PathBuf::from(name));
             }
             bail!("scheduler {name}: no program is there; give the path of a sched_ext scheduler");
         }
         match dirs.iter().map(|dir| dir.join(name)).find(|place| is_program(place)) {
-            Some(place) => Ok(Self::Program(place)),
+            Some(place) => Self::program(place),
             None => bail!(
                 "scheduler {name}: no such program in $PATH; use eevdf, drover, or the path of a \
                  sched_ext scheduler"
             ),
         }
     }
+
+    fn program(path: PathBuf) -> Result<Self> {
+        let file = arguments_file(&path);
+        let arguments = match fs::read_to_string(&file) {
+            Ok(text) => text.lines().map(str::to_owned).collect(),
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", file.display()));
+            }
+        };
+        Ok(Self::Program(path, arguments))
+    }
+}
+
+/// Where the arguments of a program are that is started with any: a file beside it, an argument a line.
+pub(crate) fn arguments_file(program: &Path) -> PathBuf {
+    let mut file = program.as_os_str().to_owned();
+    file.push(".args");
+    PathBuf::from(file)
 }
 
 fn is_program(path: &Path) -> bool {
@@ -72,7 +92,9 @@ mod tests {
         let dirs = [PathBuf::from("/no/such/dir"), dir.path().to_owned()];
         assert!(Contender::find_in("scx_other", &dirs).is_err(), "it cannot be executed yet");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let found = Contender::Program(program.clone());
+        fs::write(arguments_file(&program), "--layers\n[{ }]\n").unwrap();
+        let arguments = ["--layers", "[{ }]"].map(str::to_owned).to_vec();
+        let found = Contender::Program(program.clone(), arguments);
         assert_eq!(Contender::find_in("scx_other", &dirs).unwrap(), found);
         assert_eq!(Contender::find_in(program.to_str().unwrap(), &[]).unwrap(), found);
         assert_eq!(Contender::find_in("eevdf", &[]).unwrap(), Contender::Eevdf);

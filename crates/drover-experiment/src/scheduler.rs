@@ -57,7 +57,11 @@ impl RunningScheduler {
         let mut command = match contender {
             Contender::Eevdf => return Ok(Self { label, takes_orders, sched_ext, process: None }),
             Contender::Drover => Command::new(&tools.program),
-            Contender::Program(path) => Command::new(path),
+            Contender::Program(path, arguments) => {
+                let mut command = Command::new(path);
+                command.args(arguments);
+                command
+            }
         };
         ensure!(
             sched_ext.state() != State::Absent,
@@ -263,7 +267,7 @@ mod tests {
         fs::write(&state, "disabled\n").unwrap();
         let script = script.replace("STATE", &state.to_string_lossy());
         let tools = Tools::for_test(dir.path(), &script);
-        let contender = Contender::Program(tools.program.clone());
+        let contender = Contender::Program(tools.program.clone(), Vec::new());
         (dir, tools, contender)
     }
 
