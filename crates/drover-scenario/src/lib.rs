@@ -16,6 +16,7 @@ pub mod from_recording;
 mod host;
 mod pace;
 mod program;
+pub mod rank_sum;
 mod read;
 pub mod repeats;
 pub mod results;
