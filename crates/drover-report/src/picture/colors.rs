@@ -37,7 +37,7 @@ const PALE_GREEN: Color = (153, 204, 136);
 const GREY: Color = (140, 140, 140);
 
 /// Schedulers by name: each has its colour in all pictures, whatever it is compared with.
-const SCHEDULERS: [(&str, Color); 15] = [
+const SCHEDULERS: [(&str, Color); 20] = [
     ("eevdf", GREY),
     ("drover", PALETTE[0]),
     ("credit", PALETTE[1]),
@@ -48,6 +48,11 @@ const SCHEDULERS: [(&str, Color); 15] = [
     ("scx_flash", PALETTE[5]),
     ("priority", WINE),
     ("scx_lavd", INDIGO),
+    ("scx_cosmos", PALETTE[1]),
+    ("scx_flatcg", BROWN),
+    ("scx_layered", PALETTE[2]),
+    ("scx_p2dq", PALETTE[3]),
+    ("scx_rusty", WINE),
     ("esx35-fine-locks", PALE_GREEN),
     ("cfs36-throttled-yield", PALETTE[4]),
     ("cfs36-cheaper-yield", BROWN),
@@ -176,8 +181,20 @@ mod tests {
     #[test]
     fn a_scheduler_has_its_colour_wherever_it_stands() {
         assert_eq!(of_scheduler("eevdf"), GREY);
-        let compared: [&[&str]; 6] = [
+        let compared: [&[&str]; 7] = [
             &["eevdf", "drover", "scx_bpfland", "scx_flash", "scx_lavd", "priority"],
+            &[
+                "eevdf",
+                "drover",
+                "scx_bpfland",
+                "scx_flash",
+                "scx_lavd",
+                "scx_cosmos",
+                "scx_layered",
+                "scx_p2dq",
+                "scx_rusty",
+                "scx_flatcg",
+            ],
             &["cfs36", "cfs36-cheaper-yield", "cfs36-throttled-yield", "drover"],
             &["cfs36-autonuma", "cfs36-schednuma"],
             &["cfs36-autonuma", "cfs36-autonuma-slowly"],

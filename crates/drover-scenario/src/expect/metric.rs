@@ -114,6 +114,8 @@ pub enum Metric {
     IdlePct,
     /// Of the host: CPU time of all VMs, s.
     HostCpuS,
+    /// Of the host: how many times the least CPU time of a VM the most of one is.
+    CpuMaxOverMin,
     /// Of the host: progress of all VMs.
     TotalProgress,
     /// Of the host: context switches.
@@ -136,7 +138,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 58] = [
+    pub const ALL: [Metric; 59] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -186,6 +188,7 @@ impl Metric {
         Metric::ClassChanges,
         Metric::IdlePct,
         Metric::HostCpuS,
+        Metric::CpuMaxOverMin,
         Metric::TotalProgress,
         Metric::ContextSwitches,
         Metric::BpfNsPerSwitch,
@@ -249,6 +252,7 @@ impl Metric {
             Metric::ClassChanges => "class_changes",
             Metric::IdlePct => "idle_pct",
             Metric::HostCpuS => "host_cpu_s",
+            Metric::CpuMaxOverMin => "cpu_max_over_min",
             Metric::TotalProgress => "total_progress",
             Metric::ContextSwitches => "context_switches",
             Metric::BpfNsPerSwitch => "bpf_ns_per_switch",
@@ -267,6 +271,7 @@ impl Metric {
             self,
             Metric::IdlePct
                 | Metric::HostCpuS
+                | Metric::CpuMaxOverMin
                 | Metric::TotalProgress
                 | Metric::ContextSwitches
                 | Metric::BpfNsPerSwitch
@@ -426,6 +431,13 @@ impl Metric {
         match self {
             Metric::IdlePct => run.idle_pct(),
             Metric::HostCpuS => run.vms.iter().map(|vm| vm.cpu_s).sum(),
+            Metric::CpuMaxOverMin => {
+                let times: Option<Vec<f64>> = run.vms.iter().map(|vm| vm.cpu_s).collect();
+                let times = times?;
+                let most_s = times.iter().copied().fold(f64::MIN, f64::max);
+                let least_s = times.iter().copied().fold(f64::MAX, f64::min);
+                Some(most_s / least_s).filter(|ratio| ratio.is_finite())
+            }
             Metric::TotalProgress => {
                 let total: Option<u64> = run.vms.iter().map(|vm| vm.progress).sum();
                 total.map(|total| total as f64)
@@ -735,6 +747,7 @@ mod tests {
         let figure = |metric: Metric| metric.figure(&run(), None, None).unwrap();
         assert!((figure(Metric::IdlePct) - 1.0).abs() < 1e-9);
         assert!((figure(Metric::HostCpuS) - 7.9).abs() < 1e-9);
+        assert!((figure(Metric::CpuMaxOverMin) - 6.0 / 1.9).abs() < 1e-9);
         assert_eq!(figure(Metric::TotalProgress), 100.0);
         assert_eq!(figure(Metric::ContextSwitches), 1000.0);
         assert_eq!(figure(Metric::BpfNsPerSwitch), 250.0);
