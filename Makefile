@@ -24,6 +24,7 @@ help:
 	@echo 'make boot-test MANAGER=libvirt  a machine manager orders about there: libvirt or podman; a quarter of an hour'
 	@echo "make selftests  the kernel's selftests of cgroups, under EEVDF and under Drover; KERNEL=6.18"
 	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
+	@echo 'make peers   VM scenarios under Drover, EEVDF and other sched_ext schedulers, into docs/peers.md; 3 hours at most'
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
 	@echo 'make soak AGAINST=eevdf  random hosts where nothing is set: who loses by Drover? SECONDS=1200'
 	@echo 'make sim-sanitize  the simulator and its fault rig, the policy under ASan and UBSan'
@@ -132,6 +133,12 @@ selftests: build
 .PHONY: bench
 bench: build
 	script/bench
+
+# Beside every other scheduler that a host could run; what has run is kept in out/peers/. The newest kernel first.
+KERNELS ?= 7.3 7.2 6.18
+.PHONY: peers
+peers: build
+	script/compare-peers $(DROVER) $(KERNELS)
 
 # Failing trials are shrunk and kept: of faults where the tests find them, of those who lose in out/ until
 # they are mended.

@@ -83,6 +83,9 @@ enum Command {
     /// Run scenarios on simulator and lab, and say how far the two are apart.
     #[command(hide = true)]
     Compare(commands::compare::Args),
+    /// Write docs/peers.md from what was run under other schedulers.
+    #[command(hide = true)]
+    Peers(commands::peers::Args),
     /// Measure what the five seed documents claim, in the simulator, into docs/seeds.md.
     #[command(hide = true)]
     Seeds(commands::seeds::Args),
@@ -167,6 +170,7 @@ fn main() -> ExitCode {
         Command::LabRun => commands::run::run_in_lab(),
         Command::Soak(args) => commands::soak::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
+        Command::Peers(args) => commands::peers::run(&args),
         Command::Seeds(args) => commands::seeds::run(&args),
         Command::SimSpeed(args) => commands::sim_speed::run(&args),
         Command::PolicyCost(args) => commands::policy_cost::run(&args),

@@ -19,6 +19,7 @@ pub mod observe;
 pub mod observer_cost;
 mod page;
 pub mod partition;
+pub mod peers;
 pub mod policy_cost;
 pub mod pool;
 mod progress;
