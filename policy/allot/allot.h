@@ -4,8 +4,9 @@
  *
  * Idea. Reservations, limits, pools, sets of pCPUs and siblings that want little change what a VM
  * is owed. That may be 100 ms old, so it is worked out in the daemon, every 50 ms or as its cost
- * allows (drover-core, allot.rs). The kernel measures what each VM used and how many of its threads
- * never slept; the daemon answers with one message for all VMs, which is put in force as a whole:
+ * allows (drover-core, allot.rs). The kernel measures what each VM used, for how long it waited and
+ * how many of its threads never slept; the daemon answers with one message for all VMs, which is
+ * put in force as a whole:
  *  - virtual time runs at CPU time received / CPU time owed, in place of shares;
  *  - what is promised whenever a VM wants it (share.h);
  *  - what it is owed now, which a VM in a pool at its limit may not exceed (limit.h).
@@ -37,6 +38,7 @@
 struct measured {
 	u64 vm_id;   /* 0: the slot is free, or its VM is served by another policy */
 	u64 used_ns; /* CPU time of all its threads since its birth */
+	u64 waited_ns; /* for how long they waited for other VMs, not for a limit, the same */
 	u32 awake;   /* threads that were awake ever since the last time it was measured */
 	u32 shares;  /* in force */
 };
@@ -59,6 +61,7 @@ static __always_inline void allot_measure(struct drover *d, u32 slot, struct mea
 
 	measured->vm_id = partition_allots(d, vm) ? vm->id : 0;
 	measured->used_ns = share_used_ns(vm, now_ns);
+	measured->waited_ns = vm->counters.ready_ns - vm->counters.limited_ns;
 	measured->awake = (u32)min_of(awake, vm->least_awake);
 	measured->shares = vm->shares;
 	vm->least_awake = awake;

@@ -244,6 +244,20 @@ static void who_never_sleeps_is_awake_throughout(void)
 	CHECK_NEAR((double)(measure(g->slot_of[1]).used_ns - before_ns) / MS, 1000, 20);
 }
 
+static void what_it_waited_for_is_measured_beside_what_it_used(void)
+{
+	struct measured before, after;
+
+	g = a_host(1);
+	kernel_busy_vm(g, 1, 1, 0);
+	kernel_busy_vm(g, 2, 1, 0);
+	before = measure(g->slot_of[1]);
+	kernel_run(g, SECOND);
+	after = measure(g->slot_of[1]);
+	CHECK_NEAR((double)(after.used_ns - before.used_ns) / MS, 500, 20);
+	CHECK_NEAR((double)(after.waited_ns - before.waited_ns) / MS, 500, 20);
+}
+
 static void who_sleeps_in_between_is_not(void)
 {
 	struct task_struct *task;
@@ -295,6 +309,7 @@ int main(void)
 	RUN(a_pool_at_its_limit_goes_on_when_nothing_is_dealt);
 	RUN(who_never_sleeps_is_awake_throughout);
 	RUN(who_sleeps_in_between_is_not);
+	RUN(what_it_waited_for_is_measured_beside_what_it_used);
 	RUN(who_leaves_wants_nothing);
 	return check_done();
 }

@@ -8,8 +8,9 @@
 //! VM that has received the smallest part of what it is owed runs next (seed 000, 2.1: "the ratio of the consumed CPU
 //! resources to the entitlement").
 //!
-//! What a VM wants is guessed from the last period: what it received, or a pCPU for each thread that was never asleep in
-//! it, if that is more.
+//! What a VM wants is guessed from the last period: what it received and waited for, or a pCPU for each thread that was
+//! never asleep in it, if that is more. Without what it waited for, three light VMs that a wide busy one kept from half of
+//! their work would want half as much; the wide one would be owed all it can use, so promised that, and go on.
 //!
 //! A VM that is owed all that its threads can use, all of them always awake, could never make up for a wait: what it is
 //! owed is as good as promised to it, as if it were reserved (policy/share/share.h).
@@ -18,8 +19,7 @@
 //! worth 3/7000 pCPUs; *a* is owed 1, as much as 2333 shares bring, the others are weighed as 1000. One of the seven
 //! falls asleep: that counts 50 to 100 ms later, a share is worth 3/6000 then.
 //!
-//! Limitations. It lags by a period or two. Who sleeps in between is taken to have had all it wanted, if late: what a
-//! crowd keeps from it is not seen. Where threads may run the daemon looks every 2 s: until then a VM that was confined
+//! Limitations. It lags by a period or two. A wait counts as a whole in the period in which it ends. Where threads may run the daemon looks every 2 s: until then a VM that was confined
 //! anew is weighed by the pCPUs it had.
 
 use crate::cpu_list::CpuList;
@@ -78,8 +78,8 @@ impl Claim {
 /// What the kernel measured of one in the last period.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Demand {
-    /// CPU time it received, pCPUs.
-    used_pcpus: f64,
+    /// CPU time it received or waited for, pCPUs.
+    wanted_pcpus: f64,
     /// Threads that were awake throughout.
     awake: u32,
 }
@@ -87,7 +87,7 @@ struct Demand {
 impl Demand {
     /// pCPUs it could use.
     fn pcpus(&self) -> f64 {
-        self.used_pcpus.max(self.awake.into())
+        self.wanted_pcpus.max(self.awake.into())
     }
 }
 
@@ -98,10 +98,19 @@ pub struct Measured {
     pub vm_id: u64,
     /// CPU time of all its threads since its birth.
     pub used_ns: u64,
+    /// For how long they waited for other VMs, not for a limit, the same.
+    pub waited_ns: u64,
     /// Threads that were awake ever since it was measured last.
     pub awake: u32,
     /// Its shares in force.
     pub shares: u32,
+}
+
+impl Measured {
+    /// What its threads received or waited for.
+    fn wanted_ns(&self) -> u64 {
+        self.used_ns.wrapping_add(self.waited_ns)
+    }
 }
 
 /// What one is scheduled by from now on.
@@ -213,25 +222,25 @@ impl Allocator {
     }
 }
 
-/// What everybody had used when it was measured last.
+/// What everybody had used and waited for when it was measured last.
 #[derive(Debug, Clone, Default)]
 struct Meter {
     at_ns: u64,
-    used_ns: HashMap<u64, u64>,
+    wanted_ns: HashMap<u64, u64>,
 }
 
 impl Meter {
     /// What those that were measured now wanted since the last time, in the same order.
     fn demands(&mut self, measured: &[Measured], now_ns: u64) -> Vec<Demand> {
-        let before = std::mem::take(&mut self.used_ns);
+        let before = std::mem::take(&mut self.wanted_ns);
         let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.at_ns, now_ns));
-        self.used_ns = measured.iter().map(|one| (one.vm_id, one.used_ns)).collect();
+        self.wanted_ns = measured.iter().map(|one| (one.vm_id, one.wanted_ns())).collect();
         let demand = |one: &Measured| {
             // A thread that is just being charged counts twice for a moment.
-            let used_ns =
-                before.get(&one.vm_id).map_or(0, |then| one.used_ns.saturating_sub(*then));
-            let used_pcpus = if passed_ns == 0 { 0.0 } else { used_ns as f64 / passed_ns as f64 };
-            Demand { used_pcpus, awake: one.awake }
+            let wanted_ns =
+                before.get(&one.vm_id).map_or(0, |then| one.wanted_ns().saturating_sub(*then));
+            let wanted_pcpus = if passed_ns == 0 { 0.0 } else { wanted_ns as f64 / passed_ns as f64 };
+            Demand { wanted_pcpus, awake: one.awake }
         };
         measured.iter().map(demand).collect()
     }
@@ -325,7 +334,7 @@ mod tests {
     use super::*;
     use crate::tree::PoolSpec;
 
-    const BUSY: Demand = Demand { used_pcpus: 0.5, awake: 1 };
+    const BUSY: Demand = Demand { wanted_pcpus: 0.5, awake: 1 };
 
     fn claim(shares: u32) -> Claim {
         Claim { shares, ..Claim::default() }
@@ -359,7 +368,7 @@ mod tests {
         let parts = |limit_mcpu: u32| -> Vec<u32> {
             let spec = PoolSpec { limit_mcpu: Some(limit_mcpu), ..PoolSpec::named("p") };
             let tree = Tree::of(&[spec]).unwrap();
-            let busy = Demand { used_pcpus: 1.0, awake: 4 };
+            let busy = Demand { wanted_pcpus: 1.0, awake: 4 };
             let claims = [(Claim { pool: Some(0), ..claim(1000) }, busy); 3];
             on_4(&tree, &claims).iter().map(|one| one.shares_part).collect()
         };
@@ -367,13 +376,13 @@ mod tests {
         assert_eq!(parts(2000), [819; 3]);
         assert_eq!(parts(4000), [1024; 3]);
         let alone = Claim { limit_mcpu: Some(500), ..claim(1000) };
-        let busy = Demand { used_pcpus: 0.5, awake: 4 };
+        let busy = Demand { wanted_pcpus: 0.5, awake: 4 };
         assert_eq!(on_4(&Tree::default(), &[(alone, busy)])[0].shares_part, 0);
     }
 
     #[test]
     fn who_is_owed_all_it_can_use_is_promised_that() {
-        let wide = Demand { used_pcpus: 2.0, awake: 4 };
+        let wide = Demand { wanted_pcpus: 2.0, awake: 4 };
         let claims = [(claim(2000), BUSY), (claim(3000), wide)];
         let promised = |claims: &[(Claim, Demand)]| -> Vec<u32> {
             let allotted = on_4(&Tree::default(), claims);
@@ -382,17 +391,17 @@ mod tests {
         assert_eq!(promised(&claims), [1000, 0]);
         let host = Claim { host: true, ..claim(2000) };
         assert_eq!(promised(&[(host, BUSY), claims[1]]), [0, 0]);
-        let twice = Demand { used_pcpus: 1.0, awake: 2 };
+        let twice = Demand { wanted_pcpus: 1.0, awake: 2 };
         assert_eq!(promised(&[(claim(2000), twice), claims[1]]), [0, 0], "1.6 of 2");
         // 98 parts of a hundred of 4 pCPUs: as good as all.
         assert_eq!(promised(&[(claim(4900), wide), (claim(100), wide)]), [3920, 0]);
-        let asleep = Demand { used_pcpus: 1.0, awake: 0 };
+        let asleep = Demand { wanted_pcpus: 1.0, awake: 0 };
         assert_eq!(promised(&[(claim(2000), asleep), claims[1]]), [0, 0]);
     }
 
     #[test]
     fn the_host_is_owed_its_reservation_beside_vms_that_want_all() {
-        let wide = Demand { used_pcpus: 2.0, awake: 4 };
+        let wide = Demand { wanted_pcpus: 2.0, awake: 4 };
         let big = Claim { reservation_mcpu: 3600, ..claim(4000) };
         let owed = |host_mcpu| {
             let host = Claim { shares: 4000, ..Claim::of_host(host_mcpu) };
@@ -409,7 +418,7 @@ mod tests {
     #[test]
     fn a_limit_bounds_what_is_owed_and_twice_that_the_weight() {
         let limited = Claim { limit_mcpu: Some(500), ..claim(1000) };
-        let wide = Demand { used_pcpus: 2.0, awake: 4 };
+        let wide = Demand { wanted_pcpus: 2.0, awake: 4 };
         let allotted = on_4(&Tree::default(), &[(limited, wide), (claim(1000), wide)]);
         assert_eq!(allotted[0].entitled_ucpu, 500_000);
         assert!((counts_as(&allotted[0]) / counts_as(&allotted[1]) - 1.0 / 3.5).abs() < 1e-3);
@@ -420,7 +429,7 @@ mod tests {
         let pool = PoolSpec { limit_mcpu: Some(1000), ..PoolSpec::named("p") };
         let tree = Tree::of(&[pool]).unwrap();
         let inside = Claim { pool: Some(0), ..claim(1000) };
-        let wide = Demand { used_pcpus: 0.5, awake: 4 };
+        let wide = Demand { wanted_pcpus: 0.5, awake: 4 };
         let entitled = |claims: &[(Claim, Demand)]| -> Vec<u32> {
             on_4(&tree, claims).iter().map(|allotment| allotment.entitled_ucpu).collect()
         };
@@ -450,21 +459,48 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_counts_from_the_second_time_on() {
+    fn what_was_used_and_waited_for_counts_from_the_second_time_on() {
         let mut meter = Meter::default();
-        let one = |vm_id, used_ns| Measured { vm_id, used_ns, awake: 1, shares: 1000 };
-        let used = |demands: Vec<Demand>| -> Vec<f64> {
-            demands.iter().map(|demand| demand.used_pcpus).collect()
+        let one = |vm_id, used_ns, waited_ns| Measured {
+            vm_id,
+            used_ns,
+            waited_ns,
+            awake: 1,
+            shares: 1000,
         };
-        assert_eq!(used(meter.demands(&[one(1, 900)], 1000)), [0.0]);
-        assert_eq!(used(meter.demands(&[one(1, 950), one(2, 500)], 1100)), [0.5, 0.0]);
-        assert_eq!(used(meter.demands(&[one(2, 490)], 1100)), [0.0], "no time, no pace");
+        let wanted = |demands: Vec<Demand>| -> Vec<f64> {
+            demands.iter().map(|demand| demand.wanted_pcpus).collect()
+        };
+        assert_eq!(wanted(meter.demands(&[one(1, 900, 70)], 1000)), [0.0]);
+        let both = [one(1, 950, 90), one(2, 500, 0)];
+        assert_eq!(wanted(meter.demands(&both, 1100)), [0.7, 0.0]);
+        assert_eq!(wanted(meter.demands(&[one(2, 490, 0)], 1100)), [0.0], "no time, no pace");
+    }
+
+    /// 6 pCPUs, a reservation, a wide busy VM, and three light ones that want 0.4 each, have half of that and wait for
+    /// the rest.
+    #[test]
+    fn light_vms_that_wait_are_not_taken_to_want_less() {
+        let light = (claim(2000), Demand { wanted_pcpus: 0.2 + 1.1, awake: 0 });
+        let reserved = Claim { reservation_mcpu: 1000, ..claim(2000) };
+        let claims = [
+            light,
+            light,
+            light,
+            (reserved, Demand { wanted_pcpus: 1.4, awake: 0 }),
+            (claim(4000), Demand { wanted_pcpus: 4.0, awake: 4 }),
+        ];
+        let anywhere = Affinity::ANYWHERE;
+        let room = Room::new(&CpuList::all(6), claims.iter().map(|_| (&anywhere, 1.0)));
+        let allotted = allot(&Tree::default(), &claims, &room);
+        assert_eq!(allotted[4].promised_mcpu, 0, "the wide one is owed less than all it can use");
+        assert!(allotted[0].entitled_ucpu > 400_000);
     }
 
     #[test]
     fn slots_that_nobody_has_are_passed_over() {
         let mut allocator = Allocator::default();
-        let one = |vm_id, shares| Measured { vm_id, used_ns: 0, awake: 4, shares };
+        let one = |vm_id, shares| Measured { vm_id, used_ns: 0, waited_ns: 0, awake: 4, shares };
         let measured = [one(7, 3000), one(0, 9), one(8, 1000)];
         let basis = |reservation_mcpu| {
             move |ids: &[u64]| {

@@ -84,8 +84,8 @@ impl partition_order {
 }
 
 impl From<measured> for Measured {
-    fn from(measured { vm_id, used_ns, awake, shares }: measured) -> Self {
-        Self { vm_id, used_ns, awake, shares }
+    fn from(measured { vm_id, used_ns, waited_ns, awake, shares }: measured) -> Self {
+        Self { vm_id, used_ns, waited_ns, awake, shares }
     }
 }
 

@@ -138,7 +138,7 @@ impl Kernel for FakeKernel {
 
     /// The host's own tasks, then VMs: one thread of each never sleeps.
     fn measure(&self) -> Result<Vec<Measured>> {
-        let one = |(vm_id, shares)| Measured { vm_id, used_ns: 0, awake: 1, shares };
+        let one = |(vm_id, shares)| Measured { vm_id, used_ns: 0, waited_ns: 0, awake: 1, shares };
         let live = self.live.borrow();
         let vms = live.iter().map(|vm| (vm.id, vm.shares));
         Ok(std::iter::once((u64::MAX, 4000)).chain(vms).map(one).collect())

@@ -153,7 +153,7 @@ impl Policy {
 
     /// What whoever has that slot used, and wants.
     pub(super) fn measure(&mut self, m: &mut Machine, queues: &mut Queues, slot: u32) -> Measured {
-        let mut of = native::measured { vm_id: 0, used_ns: 0, awake: 0, shares: 0 };
+        let mut of = native::measured { vm_id: 0, used_ns: 0, waited_ns: 0, awake: 0, shares: 0 };
         // SAFETY: see `start`; `of` outlives the call.
         self.call(m, queues, 0, |d| unsafe { native::sim_measure(d, slot, &mut of) });
         of.into()
