@@ -43,11 +43,15 @@ impl Cell {
     /// The figures of a scenario under a scheduler.
     pub fn all(scenario: &Scenario, scheduler: &str, results: &Results, kernel: &str) -> Vec<Cell> {
         let kernel = results.kernel.as_deref().unwrap_or(kernel);
+        // What came before a fault, or after it, is worth something.
+        let mut sound = results.clone();
+        sound.runs.retain(|run| run.fault.is_none());
         let cell = |expect: &Expect| {
             let under = Expect { scheduler: scheduler.to_owned(), ..expect.clone() };
-            let row = evaluate(&[under], results).swap_remove(0);
+            let row = evaluate(&[under], &sound).swap_remove(0);
             let mut cell = Cell::without(scenario, expect, scheduler, kernel);
-            (cell.asked, cell.values, cell.fault) = (row.asked, row.of_repeats, row.note);
+            let fault = faults(results, expect.case.as_deref());
+            (cell.asked, cell.values, cell.fault) = (row.asked, row.of_repeats, fault.or(row.note));
             cell
         };
         scenario.expects.iter().map(cell).collect()
@@ -112,6 +116,14 @@ impl Cell {
     }
 }
 
+/// How many of a case's runs have a fault, and the first one.
+fn faults(results: &Results, case: Option<&str>) -> Option<String> {
+    let of_case = results.runs.iter().filter(|run| case.is_none_or(|case| run.case == case));
+    let all = of_case.clone().count();
+    let faults: Vec<&String> = of_case.filter_map(|run| run.fault.as_ref()).collect();
+    Some(format!("in {} of {all} runs: {}", faults.len(), faults.first()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +154,27 @@ mod tests {
         assert_eq!(standing(true, &high[..3], &low[..3]), Some(Standing::Alike), "too few");
         assert_eq!(standing(true, &[], &low), None);
         assert!(cell(true, &low).leads(&cell(true, &[])));
+    }
+
+    #[test]
+    fn runs_beside_a_fault_count_and_the_fault_is_told() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/peers/bar.toml");
+        let text = std::fs::read_to_string(file).unwrap();
+        let bar = Scenario::parse(&text, "bar.toml").unwrap();
+        let run = |repeat: u32, rest: &str| {
+            format!(
+                r#"{{"case":"four","scheduler":"scx_other","repeat":{repeat},"duration_s":1.0,
+                    "host":{{"pcpus":2}},{rest}}}"#
+            )
+        };
+        let vm = |cpu_s: f64| format!(r#"{{"name":"a","vcpus":1,"shares":1,"cpu_s":{cpu_s}}}"#);
+        let sound = run(1, &format!(r#""vms":[{},{}]"#, vm(2.0), vm(1.0)));
+        let thrown_out = run(2, r#""fault":"ejected","vms":[]"#);
+        let results = format!(
+            r#"{{"scenario":"bar","ground":"lab","seed":1,"runs":[{sound},{thrown_out}]}}"#
+        );
+        let cells = Cell::all(&bar, "scx_other", &serde_json::from_str(&results).unwrap(), "7.9");
+        assert_eq!((cells[0].values.as_slice(), cells[0].more), (&[2.0][..], false));
+        assert_eq!(cells[0].fault.as_deref(), Some("in 1 of 2 runs: ejected"));
     }
 }

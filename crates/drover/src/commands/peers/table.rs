@@ -14,8 +14,10 @@ pub fn of(data: &Data) -> String {
     let when = if began == ended { began.clone() } else { format!("{began} to {ended}") };
     let repeats = cells.iter().map(|it| it.values.len()).max().unwrap_or(0);
     let mut text = format!(
-        "Ran {when}, {repeats} repeats of each; {versions}. Kernels: {}.\n\n## On {newest}\n\n",
-        kernels.join(", ")
+        "Ran {when}, {repeats} repeats of each; {versions}. Kernels: {}.{} A dash: not run, or below.\n\n\
+         ## On {newest}\n\n",
+        kernels.join(", "),
+        not_yet(data)
     );
     let here: Vec<&Cell> = cells.iter().filter(|it| it.kernel == **newest).collect();
     text += &side_by_side(&here);
@@ -24,6 +26,17 @@ pub fn of(data: &Data) -> String {
     }
     text += &by_kernel(cells, &kernels);
     text + &did_not_run(cells)
+}
+
+/// Which of the schedulers have not run at all.
+fn not_yet(data: &Data) -> String {
+    let names = data.versions.split(", ").filter_map(|it| it.split(' ').next());
+    let ran = |name: &&str| data.cells.iter().any(|it| it.scheduler == *name);
+    let missing: Vec<&str> = names.filter(|name| !ran(name)).map(short).collect();
+    match missing.is_empty() {
+        true => String::new(),
+        false => format!(" Not run so far: {}.", missing.join(", ")),
+    }
 }
 
 /// Each once, in the order they come in.
@@ -152,7 +165,7 @@ fn by_kernel(cells: &[Cell], kernels: &[&str]) -> String {
     text
 }
 
-/// Who did not run to an end, and why.
+/// Who was thrown out or did not run, and why.
 fn did_not_run(cells: &[Cell]) -> String {
     let mut faults: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for cell in cells {
@@ -166,7 +179,7 @@ fn did_not_run(cells: &[Cell]) -> String {
         return String::new();
     }
     let mut text =
-        "\n## Without a figure\n\n| scheduler | in | reason |\n|---|---|---|\n".to_owned();
+        "\n## Who was thrown out, or did not run\n\n| scheduler | in | what it was |\n|---|---|---|\n".to_owned();
     for ((scheduler, fault), scenarios) in faults {
         let fault = fault.replace('|', "/");
         text += &format!("| {} | {} | {fault} |\n", short(scheduler), scenarios.join(", "));
@@ -193,7 +206,7 @@ mod tests {
     }
 
     fn page(cells: Vec<Cell>) -> String {
-        let versions = "scx_other 9".to_owned();
+        let versions = "scx_other 9, scx_later 8".to_owned();
         of(&Data { versions, began: "2030-01-01".into(), ended: "2030-01-02".into(), cells })
     }
 
@@ -208,6 +221,7 @@ mod tests {
         ]);
         for part in [
             "2030-01-01 to 2030-01-02, 4 repeats",
+            "Not run so far: later.",
             "| | asked | Drover | EEVDF | bad | other | Drover is |",
             "| how late, us | <= 100 | 12.5 | 91.5 | - | **2.50** | **behind other** (p = 0.029) |",
             "| | EEVDF 7.9 | EEVDF 6.30 |",
