@@ -56,18 +56,11 @@ pub(crate) fn can_be_real(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Runs a scenario here. `on_event` hears of each run; `stop`, set by a signal handler, ends the
-/// experiment at once and in order.
+/// Whether the scenario can run on a machine of this shape, by this user; the number of pCPUs.
 ///
 /// # Errors
-/// When this host or this user cannot do it, when a scheduler does not come up, or on `stop`.
-pub fn run(
-    scenario: &Scenario,
-    options: HostOptions,
-    stop: &AtomicBool,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<Results> {
-    let stopwatch = Stopwatch::start();
+/// In one line, when it cannot.
+pub fn fits(scenario: &Scenario) -> Result<u32> {
     ensure!(
         nix::unistd::geteuid().is_root(),
         "--on host needs root, to load schedulers and make cgroups; use sudo, or --on lab"
@@ -80,6 +73,22 @@ pub fn run(
         scenario.name,
         scenario.host.pcpus()
     );
+    Ok(pcpus)
+}
+
+/// Runs a scenario here. `on_event` hears of each run; `stop`, set by a signal handler, ends the
+/// experiment at once and in order.
+///
+/// # Errors
+/// When this host or this user cannot do it, when a scheduler does not come up, or on `stop`.
+pub fn run(
+    scenario: &Scenario,
+    options: HostOptions,
+    stop: &AtomicBool,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Results> {
+    let stopwatch = Stopwatch::start();
+    let pcpus = fits(scenario)?;
     let contenders: Vec<Contender> =
         scenario.schedulers.iter().map(|name| Contender::find(name)).collect::<Result<_>>()?;
     let kit = Kit::prepare(scenario, &mut |line| on_event(Event::Notice(line.to_owned())))?;

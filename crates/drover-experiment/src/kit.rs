@@ -42,6 +42,13 @@ pub(crate) struct Kit {
     pub tools: Tools,
     /// Cgroups of the VMs.
     pub groups: VmGroups,
+    _dir: OwnDir,
+}
+
+/// A directory that no other experiment has; it goes when dropped.
+#[derive(Debug)]
+struct OwnDir {
+    path: PathBuf,
     _lock: Flock<File>,
 }
 
@@ -53,7 +60,8 @@ impl Kit {
     pub fn prepare(scenario: &Scenario, tell: &mut dyn FnMut(&str)) -> Result<Self> {
         lift_file_limit();
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let (dir, lock) = take_dir(Path::new(DIR))?;
+        let own_dir = OwnDir::take(Path::new(DIR))?;
+        let dir = own_dir.path.clone();
         let groups = VmGroups::open(Path::new(CGROUPS))?;
         let any = |of: fn(&Vm) -> bool| scenario.cases.iter().flat_map(|case| &case.vms).any(of);
         let image = any(|vm| vm.vmm == Vmm::Qemu).then(|| linux_image(&dir, tell)).transpose()?;
@@ -61,14 +69,30 @@ impl Kit {
         let network = any(|vm| vm.network.is_some()).then(|| Network::make(&dir)).transpose()?;
         let (sched_ext, loops_per_ms) = (SchedExt::of_this_host(), drover_guest::loops_per_ms());
         let tools = Tools { program, dir, sched_ext, loops_per_ms, image, disk, network };
-        Ok(Self { tools, groups, _lock: lock })
+        Ok(Self { tools, groups, _dir: own_dir })
     }
 }
 
-impl Drop for Kit {
+impl OwnDir {
+    /// Makes it, or clears what is in it.
+    fn take(dir: &Path) -> Result<Self> {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let lock = File::open(dir)?;
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|_| {
+            anyhow::anyhow!("another experiment runs on this host (it holds {})", dir.display())
+        })?;
+        let own = Self { path: dir.to_owned(), _lock: lock };
+        for entry in fs::read_dir(dir)? {
+            fs::remove_file(entry?.path())?;
+        }
+        Ok(own)
+    }
+}
+
+impl Drop for OwnDir {
     fn drop(&mut self) {
         // Nothing of value is in it; a next experiment clears it too.
-        let _ = fs::remove_dir_all(&self.tools.dir);
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
@@ -78,19 +102,6 @@ fn lift_file_limit() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
-}
-
-/// An empty directory that is ours alone.
-fn take_dir(dir: &Path) -> Result<(PathBuf, Flock<File>)> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let lock = File::open(dir)?;
-    let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|_| {
-        anyhow::anyhow!("another experiment runs on this host (it holds {})", dir.display())
-    })?;
-    for entry in fs::read_dir(dir)? {
-        fs::remove_file(entry?.path())?;
-    }
-    Ok((dir.to_owned(), lock))
 }
 
 /// In the lab the image was put there; elsewhere it is made.
@@ -130,11 +141,12 @@ mod tests {
         let dir = home.path().join("experiment");
         fs::create_dir(&dir).unwrap();
         fs::write(dir.join("vm0.stats"), "old").unwrap();
-        let first = take_dir(&dir).unwrap();
+        let first = OwnDir::take(&dir).unwrap();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
-        let message = take_dir(&dir).unwrap_err().to_string();
+        let message = OwnDir::take(&dir).unwrap_err().to_string();
         assert!(message.contains("another experiment"), "{message}");
         drop(first);
-        assert!(take_dir(&dir).is_ok());
+        assert!(!dir.exists(), "it goes with the experiment, also with one that could not begin");
+        assert!(OwnDir::take(&dir).is_ok());
     }
 }

@@ -22,6 +22,7 @@ mod figures;
 pub mod host;
 mod kit;
 pub mod lab;
+mod machine;
 mod moments;
 mod observer;
 mod one_run;
@@ -44,5 +45,6 @@ mod wall;
 mod weights;
 
 pub use event::{Event, Started};
+pub use machine::machine;
 pub use overrides::Overrides;
 pub use scenario_file::{ScenarioFile, program_sum};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A scenario file with the files it names, as it is shipped to the lab.
 
+use crate::machine::machine;
 use crate::overrides::Overrides;
 use anyhow::{Context, Result};
 use drover_scenario::Scenario;
@@ -69,18 +70,22 @@ impl ScenarioFile {
 
     /// What its results come from, where `scenario` is what was read of it.
     pub fn origin(&self, scenario: &Scenario, ground: Ground) -> Origin {
+        // Folders may have users' names, and what ran on a real machine may be shown to others.
+        let told = |name: &str| match ground {
+            Ground::Host => {
+                Path::new(name).file_name().unwrap_or_default().to_string_lossy().into()
+            }
+            _ => name.to_owned(),
+        };
         let sum = |(name, text): (&String, &String)| FileSum {
-            name: name.clone(),
+            name: told(name),
             sha256: format!("{:x}", Sha256::digest(text)),
         };
         let host = scenario.host.words();
         let machine = match ground {
             Ground::Sim => format!("simulated, {host}"),
             Ground::Lab => format!("virtual, {host}"),
-            Ground::Host => {
-                let name = nix::unistd::gethostname().unwrap_or_default();
-                format!("{}, {} pCPUs", name.to_string_lossy(), scenario.host.pcpus())
-            }
+            Ground::Host => machine(),
         };
         Origin {
             files: std::iter::once((&self.name, &self.text)).chain(&self.others).map(sum).collect(),
@@ -127,5 +132,8 @@ mod tests {
         // As `printf 'cores = 2\n' | sha256sum` has it.
         assert_eq!(origin.files[1].sha256, SHA256_OF_TWO);
         assert!(origin.machine.unwrap().starts_with("simulated, 2 pCPUs"));
+        let origin = file.origin(&scenario, Ground::Host);
+        let names: Vec<&str> = origin.files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["s.toml", "two.toml"], "of a real machine no folders are told");
     }
 }

@@ -235,11 +235,22 @@ impl RunningScheduler {
     ///
     /// # Errors
     /// When that does not happen.
-    pub fn stop(self) -> Result<()> {
-        if let Some(process) = self.process {
+    pub fn stop(mut self) -> Result<()> {
+        self.end();
+        wait_until_none(&self.sched_ext, &AtomicBool::new(false))
+    }
+
+    fn end(&mut self) {
+        if let Some(process) = self.process.take() {
             process.stop(STOP_PATIENCE);
         }
-        wait_until_none(&self.sched_ext, &AtomicBool::new(false))
+    }
+}
+
+impl Drop for RunningScheduler {
+    /// Where an experiment ends early a scheduler may tidy up, too.
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -3,7 +3,7 @@
 //! anything was started.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SCENARIO: &str = "name = \"s\"\n[host]\n[[vm]]\nname = \"a\"\nvcpus = 1\n\
@@ -97,6 +97,20 @@ fn options_of_the_lab_are_no_options_of_a_host() {
         let line = refusal(&["run", file, "--on", "host", option[0], option[1]]);
         assert!(line.contains(option[0]), "{line}");
     }
+}
+
+/// Whatever this machine lacks; one that lacks nothing is used after a question only.
+#[test]
+fn a_machine_is_not_used_unasked() {
+    let files = Files::new();
+    let path = files.scenario(SCENARIO);
+    let file = path.to_str().unwrap();
+    let pcpus = std::thread::available_parallelism().unwrap();
+    let line = refusal(&["run", file, "--on", "host", "--set", &format!("host.cores={pcpus}")]);
+    assert!(line.contains("--on host") || line.contains("pCPUs"), "{line}");
+    assert!(!Path::new("/run/drover-lab").exists());
+    let line = refusal(&["run", file, "--on", "sim", "--yes"]);
+    assert!(line.contains("--yes is for --on host"), "{line}");
 }
 
 #[test]

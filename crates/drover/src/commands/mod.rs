@@ -6,6 +6,7 @@ mod ask;
 pub mod check;
 pub mod compare;
 pub mod config;
+mod consent;
 pub mod examples;
 pub mod export;
 mod given;

@@ -20,9 +20,11 @@ use drover_scenario::results::Results;
 use drover_scenario::schedule::Schedule;
 use drover_scenario::{Clock, Scenario};
 use indicatif::ProgressBar;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::pipe;
 
+use super::consent::ask_first;
 use super::given::{out_file, such};
 use super::progress;
 use super::report::write_page;
@@ -80,6 +82,9 @@ pub struct Args {
     /// Kernel of the lab: the beginning of a version (6.18), a path to a vmlinuz, or "host".
     #[arg(long, value_hint = ValueHint::FilePath)]
     kernel: Option<String>,
+    /// Use this machine without a question (--on host).
+    #[arg(long)]
+    yes: bool,
     /// Also measure the time in the scheduler's BPF programs, which costs a little itself.
     #[arg(long)]
     bpf_stats: bool,
@@ -112,6 +117,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let overrides = args.overrides();
     let scenario = file.scenario(&overrides)?;
     check_args(args)?;
+    if args.on == Ground::Host {
+        ask_first(&scenario, args.yes)?;
+    }
     let mut progress = Progress::new();
     let (mut results, troubles) = match args.on {
         Ground::Lab => in_lab(args, &file, &overrides, &mut progress)?,
@@ -178,6 +186,11 @@ fn check_args(args: &Args) -> Result<()> {
         args.on == Ground::Sim || args.sim == SimArgs::default(),
         "--seeds, --trace, --trace-window and --determinism-check are the simulator's; add --on sim"
     );
+    if args.on == Ground::Host {
+        ensure!(args.clock.is_none(), "--clock is the lab's; leave it out with --on host");
+        ensure!(args.kernel.is_none(), "--kernel is the lab's; leave it out with --on host");
+    }
+    ensure!(args.on == Ground::Host || !args.yes, "--yes is for --on host; leave it out");
     let first_seed = args.sim.seeds.and_then(|seeds| seeds.first);
     ensure!(
         args.seed.is_none() || first_seed.is_none(),
@@ -245,11 +258,11 @@ fn in_lab(
 }
 
 fn on_host(args: &Args, scenario: &Scenario, progress: &mut Progress) -> Result<Results> {
-    ensure!(args.clock.is_none(), "--clock is the lab's; leave it out with --on host");
-    ensure!(args.kernel.is_none(), "--kernel is the lab's; leave it out with --on host");
     let (bpf_stats, schedule) = (args.bpf_stats, args.draws_schedule());
     let options = HostOptions { bpf_stats, schedule, ..HostOptions::default() };
     let stop = stop_on_signals()?;
+    // A terminal that goes leaves nothing behind either.
+    signal_hook::flag::register(SIGHUP, Arc::clone(&stop)).context("cannot catch signals")?;
     let scenario = &Scenario { clock: Clock::Real, ..scenario.clone() };
     host::run(scenario, options, &stop, &mut |event| progress.take(event))
 }
@@ -257,7 +270,7 @@ fn on_host(args: &Args, scenario: &Scenario, progress: &mut Progress) -> Result<
 /// A flag that Ctrl-C and SIGTERM set.
 pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
     Ok(stop)

@@ -137,18 +137,24 @@ fn linux_guests_boot_and_work_on_the_exact_clock_and_the_io_of_a_disk_is_measure
 /// An experiment on the host itself, which here is the virtual one: how it ends, and what it leaves.
 const ENDINGS: &str = r#"
 pids() { ps | grep "$1" | grep -v grep | awk "{print \$1}"; }
-left() {
-    echo "left: $(cat /sys/kernel/sched_ext/state)" $(ls -d /sys/fs/cgroup/drover-lab /run/drover-lab 2>/dev/null)
+# Whatever an experiment on this machine may change.
+state() {
+    cat /sys/kernel/sched_ext/state /sys/fs/cgroup/cgroup.subtree_control
+    find /run /sys/fs/cgroup -maxdepth 2 \( -type d -o -type s \) | sort
+    sysctl -a 2>/dev/null | grep ^kernel.sched
     ps | grep -E "drover (guest|serve) " | grep -v grep
 }
-run() { drover run /job/s.toml --on host --scheduler drover; echo "status $?"; }
+left() { state > /tmp/after; echo "left: $(diff /tmp/before /tmp/after && echo nothing)"; }
+run() { drover run /job/s.toml --on host --yes --scheduler drover; echo "status $?"; }
 # Waits until VMs are at work under drover.
 work() {
     until [ "$(cat /sys/kernel/sched_ext/state)" = enabled ] && [ -s /run/drover-lab/large.stats ]
     do sleep 0.1; done
     sleep 1
 }
-run & work; kill -INT $(pids "drover run"); wait; left
+state > /tmp/before
+run & work; kill -INT $(pids "drover run"); at=$(date +%s); wait; echo "gone after $(($(date +%s) - at)) s"; left
+run & work; kill -HUP $(pids "drover run"); wait; left
 (work; echo S > /proc/sysrq-trigger) & run; wait; left
 (work; kill -9 $(pids "name small")) & run; wait; left
 "#;
@@ -175,9 +181,9 @@ fn nothing_is_left_however_an_experiment_ends() {
     let text = text(&output);
     assert!(text.contains("interrupted") && text.contains("FAULT: drover ended"), "{text}");
     assert!(text.contains("FAULT: VM small ended"), "{text}");
-    assert_eq!(text.matches("status 1\n").count(), 3, "{text}");
+    assert_eq!(text.matches("status 1\n").count(), 4, "{text}");
     let left: Vec<&str> = text.lines().filter(|line| line.starts_with("left: ")).collect();
-    assert_eq!(left, ["left: disabled"; 3], "{text}");
+    assert_eq!(left, ["left: nothing"; 4], "{text}");
     assert!(!text.contains("/usr/bin/drover guest"), "{text}");
 }
 
