@@ -11,6 +11,7 @@ QUICK := --profile quick --locked
 .PHONY: help
 help:
 	@echo 'make try     real KVM VMs under the real scheduler, in virtual hosts; some minutes'
+	@echo 'make try ON=host  the same on this machine, if it has KVM and sched_ext: asks first'
 	@echo 'make test    everything that is promised, checked'
 	@echo 'make evidence  the tests in the lab with all the repeats that are promised; an hour and more'
 	@echo 'make trial   a scenario in the simulator, seconds after a change of the policy; FILE=scenarios/cost.toml SEEDS=10 JSON=out.json'
@@ -40,19 +41,36 @@ help:
 setup:
 	@script/setup
 
+# What building and the lab take, without what only tests and packages do.
+.PHONY: setup-build
+setup-build:
+	@script/setup --build
+
 .PHONY: build
-build: setup
+build: setup-build
 	cargo build --release --locked
 
+# On the lab, or on this machine if it has KVM, sched_ext and root: that asks first.
+ON ?= lab
+TRY := target/quick/drover
 .PHONY: try
-try: build
+try:
+	$(if $(filter host,$(ON)),@script/try-sizes >/dev/null)
+	@script/setup --build
+	cargo build $(QUICK) -p drover
 	@mkdir -p $(OUT)
-	$(DROVER) run scenarios/try.toml --on lab --check --json $(OUT)/try.json
+ifeq ($(ON),host)
+	sizes=$$(script/try-sizes) && eval "$(if $(filter 0,$(shell id -u)),,sudo) $(TRY) run scenarios/try.toml --on host \
+		--repeats 3 $$sizes --json $(OUT)/try-host.json"
+	@echo 'To show it to others, attach $(OUT)/try-host.json: figures, kernel and CPU, no names.'
+else
+	$(TRY) run scenarios/try.toml --on $(ON) --check --json $(OUT)/try.json
 	@echo
 	@echo 'What next:'
-	@echo '  $(DROVER) run scenarios/barrier-2to1.toml --on lab      the first row in depth, on real time'
-	@echo '  $(DROVER) check                                         is this machine fit for it?'
-	@echo '  sudo $(DROVER) serve                                    schedule this machine; Ctrl-C undoes it'
+	@echo '  $(TRY) run scenarios/barrier-2to1.toml --on lab      the first row in depth, on real time'
+	@echo '  $(TRY) check                                         is this machine fit for it?'
+	@echo '  make build && sudo $(DROVER) serve               schedule this machine; Ctrl-C undoes it'
+endif
 
 .PHONY: test
 test: setup lint policy-test
@@ -114,24 +132,24 @@ VERSION := $(shell sed -n '0,/^version = "\(.*\)"/s//\1/p' Cargo.toml)
 install: build
 	packaging/install $(DROVER) '$(DESTDIR)' $(PREFIX)
 
-deb rpm: build
+deb rpm: setup build
 	packaging/build $@ $(DROVER) $(VERSION) $(OUT)
 
 # A Debian with systemd as PID 1 lives with the package, or with a machine manager, in a virtual host. As root, with
 # mmdebstrap.
 .PHONY: boot-test
-boot-test: build
+boot-test: setup build
 	packaging/build deb $(DROVER) $(VERSION) $(OUT)/from
 	packaging/build deb $(DROVER) $(VERSION)+next $(OUT)/to
 	packaging/boot-test $(or $(MANAGER),package) $(DROVER) $(OUT) $(if $(KERNEL),--kernel $(KERNEL))
 
 # Others' tests of what a scheduler does with cgroups. Fetches the kernel's source from the machine's archive.
 .PHONY: selftests
-selftests: build
+selftests: setup build
 	script/selftests $(DROVER) $(OUT) $(if $(KERNEL),--kernel $(KERNEL))
 
 .PHONY: bench
-bench: build
+bench: setup build
 	script/bench
 
 # Beside every other scheduler that a host could run; what has run is kept in out/peers/. The newest kernel first.

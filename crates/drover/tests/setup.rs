@@ -16,7 +16,7 @@ fn an_unknown_argument_is_refused() {
     assert!(!output.status.success());
     assert_eq!(
         complaints(&output),
-        "setup: unknown argument --everything; usage: script/setup [--check]\n"
+        "setup: unknown argument --everything; usage: script/setup [--check] [--build]\n"
     );
 }
 
@@ -26,12 +26,22 @@ fn on_a_bare_machine_everything_missing_is_named_in_one_line() {
     for tool in ["sh", "sed", "id"] {
         symlink(format!("/bin/{tool}"), bare.path().join(tool)).unwrap();
     }
-    let output = Command::new("/bin/sh").args([SETUP, "--check"]).env("PATH", bare.path()).output();
-    let output = output.unwrap();
-    let text = complaints(&output);
-    assert!(!output.status.success() && text.lines().count() == 1, "{text}");
+    let missing = |more: &[&str]| {
+        let mut command = Command::new("/bin/sh");
+        let output = command.args([SETUP, "--check"]).args(more).env("PATH", bare.path()).output();
+        let output = output.unwrap();
+        let text = complaints(&output);
+        assert!(!output.status.success() && text.lines().count() == 1, "{text}");
+        text
+    };
+    let text = missing(&[]);
     for thing in ["a C compiler", "clang 16 or newer", "QEMU", "busybox", "sysbench", "Rust 1.85"] {
         assert!(text.contains(thing), "{thing}: {text}");
+    }
+    let text = missing(&["--build"]);
+    assert!(text.contains("Rust 1.85") && text.contains("QEMU"), "{text}");
+    for thing in ["sysbench", "cyclictest", "clang-format", "sanitizers", "packages"] {
+        assert!(!text.contains(thing), "only tests take {thing}: {text}");
     }
 }
 
