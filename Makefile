@@ -21,6 +21,7 @@ help:
 	@echo 'make docs    these documents as a site with a search, into out/docs'
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
+	@echo 'make dist    a release of the last commit into out/dist: source, static binary, packages; TWICE=1 builds it twice'
 	@echo 'make boot-test  a Debian with systemd lives with the package, in a virtual host; KERNEL=6.18'
 	@echo 'make boot-test MANAGER=libvirt  a machine manager orders about there: libvirt or podman; a quarter of an hour'
 	@echo "make selftests  the kernel's selftests of cgroups, under EEVDF and under Drover; KERNEL=6.18"
@@ -134,6 +135,11 @@ install: build
 
 deb rpm: setup build
 	packaging/build $@ $(DROVER) $(VERSION) $(OUT)
+
+# A release, with tools of its own from the crates registry. TWICE=1: from two directories, and both must be the same.
+.PHONY: dist
+dist: setup
+	script/dist $(OUT)/dist $(if $(TWICE),twice)
 
 # A Debian with systemd as PID 1 lives with the package, or with a machine manager, in a virtual host. As root, with
 # mmdebstrap.

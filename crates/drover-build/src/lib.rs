@@ -24,11 +24,15 @@ pub fn bpf_skeleton(source: &Path, includes: &[&Path], skeleton: &str) {
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo names it")).join(skeleton);
     let object = out.with_extension("o");
     let folders = includes.iter().map(|folder| format!("-I{}", folder.display()));
+    // The object names its sources, for messages of the kernel; where they lay is of no matter.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize();
+    let root = root.expect("the project has a directory");
+    let names = std::iter::once(format!("-ffile-prefix-map={}=.", root.display()));
     SkeletonBuilder::new()
         .source(source)
         .obj(&object)
         .clang(find_clang())
-        .clang_args(folders.chain(FLAGS.map(str::to_owned)))
+        .clang_args(folders.chain(names).chain(FLAGS.map(str::to_owned)))
         .build_and_generate(&out)
         .unwrap_or_else(|err| panic!("{} does not compile: {err:#}", source.display()));
     let data = std::fs::read(&object).expect("it was just written");

@@ -5,17 +5,31 @@
 //! unless the daemon was started so that readers see all VMs (`--readers-see-all`).
 
 use crate::control::{Answer, Request};
+use crate::files;
 use crate::status::{HostStatus, Kind, VmStatus};
-use nix::unistd::{Gid, Group, Uid};
+use nix::unistd::{Gid, Uid};
+use std::path::Path;
 
 /// The group whose members may look.
 pub const READERS: &str = "drover";
 /// Where the daemon that schedules answers them.
 pub const READERS_PATH: &str = "/run/drover-readers/readers.sock";
 
-/// The number of that group; none: this host has none.
+/// Where groups are.
+const GROUPS: &str = "/etc/group";
+/// So long that file may be; a million members fit.
+const GROUPS_MAX: usize = 16 << 20;
+
+/// The number of that group; none: this host has none. Read from the file: a static program has no name service, and a
+/// daemon that runs as root should not load other groups' sources for it.
 pub fn group() -> Option<Gid> {
-    Group::from_name(READERS).ok().flatten().map(|group| group.gid)
+    group_in(&files::text(Path::new(GROUPS), GROUPS_MAX).ok()?)
+}
+
+fn group_in(groups: &str) -> Option<Gid> {
+    let mut fields = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let number = fields.find(|fields| fields[0] == READERS)?.get(2)?.parse().ok()?;
+    Some(Gid::from_raw(number))
 }
 
 /// Whose VMs a reader sees; none: all.
@@ -106,6 +120,14 @@ mod tests {
         let of = |name: &str, user| VmStatus { user, ..VmStatus::sample(name) };
         let container = VmStatus { kind: Kind::Container, ..of("/a", 1000) };
         vec![of("bank", 0), of("alice@web", 1000), of("bob@web", 1001), container]
+    }
+
+    #[test]
+    fn the_group_is_found_by_its_whole_name() {
+        let groups = "root:x:0:\ndrovers:x:5:\nodd\ndrover:x:998:alice,bob\n";
+        assert_eq!(group_in(groups), Some(Gid::from_raw(998)));
+        assert_eq!(group_in("drovers:x:5:\n"), None);
+        assert_eq!(group_in("drover:x\n"), None);
     }
 
     fn status() -> HostStatus {
