@@ -60,6 +60,8 @@ fn the_rpm_has_what_it_should_and_keeps_the_configuration() {
         "/usr/share/drover/fleet.yml",
         "/usr/share/man/man8/drover-vm-set.8",
         "/usr/share/zsh/site-functions/_drover",
+        "/usr/share/doc/drover/docs/try.svg",
+        "/usr/share/doc/drover/policy/share/share.h",
     ] {
         assert!(files.contains(file), "{file} is not in {files}");
     }
