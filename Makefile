@@ -19,6 +19,7 @@ help:
 	@echo 'make slurm-test  a sweep on a Slurm of one node; as root, with the package slurm-wlm'
 	@echo 'make rules-test  the rules and alerts for Prometheus, by promtool of the package prometheus'
 	@echo 'make docs    these documents as a site with a search, into out/docs'
+	@echo 'make web-test  the page of `drover web` in a browser, and what it costs; with chromium and chromium-driver'
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
 	@echo 'make dist    a release of the last commit into out/dist: source, static binary, packages; TWICE=1 builds it twice'
@@ -96,6 +97,12 @@ python-test: setup
 slurm-test: setup
 	cargo build $(QUICK) -p drover
 	script/slurm-test target/quick/drover
+
+# The page of `drover web` in a browser. With Debian's chromium and chromium-driver.
+.PHONY: web-test
+web-test: setup
+	cargo build $(QUICK) -p drover
+	script/web-test target/quick/drover $(OUT)
 
 # What Prometheus makes of the figures of a fleet. With promtool, of Debian's package prometheus.
 .PHONY: rules-test

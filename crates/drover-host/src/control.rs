@@ -28,8 +28,8 @@ use crate::files;
 use crate::protocol;
 use crate::readers::{READERS, READERS_PATH};
 use crate::status::{
-    Advice, Change, HostStatus, NodeStatus, OrderStatus, PartitionStatus, PlannedMove, PoolStatus,
-    SetStatus, VmIo, VmStatus,
+    Advice, Change, History, HostStatus, NodeStatus, OrderStatus, PartitionStatus, PlannedMove,
+    PoolStatus, SetStatus, VmIo, VmStatus,
 };
 
 /// Where the daemon listens.
@@ -171,6 +171,13 @@ pub enum Request {
     },
     /// I/O of all VMs: bytes, and how late threads on the way of it ran; `drover observe` knows.
     ListIo,
+    /// Figures of the past: what VMs got, were owed and waited for.
+    ListHistory {
+        /// The last so many seconds: a day at most.
+        seconds: u32,
+        /// The length of a step, s; longer where there are many VMs.
+        step_s: u32,
+    },
     /// Take the last order back.
     Undo,
     /// The configuration with all orders over it, as the text of a configuration file.
@@ -264,6 +271,11 @@ pub enum Answer {
         /// By process.
         vms: Vec<VmIo>,
     },
+    /// To `ListHistory`.
+    History {
+        /// As far as it is kept.
+        history: Box<History>,
+    },
     /// To `ExportConfig`.
     Config {
         /// As /etc/drover/drover.toml has it.
@@ -333,6 +345,26 @@ pub fn ask_either(socket: &Path, request: &Request) -> Result<(Answer, By)> {
         ),
         _ => no_connection(socket, &err),
     })
+}
+
+/// Figures of the past, from the daemon that schedules or the one that looks on beside it: whichever keeps more.
+///
+/// # Errors
+/// As [`ask_either`].
+pub fn ask_history(socket: &Path, seconds: u32, step_s: u32) -> Result<History> {
+    let request = Request::ListHistory { seconds, step_s };
+    let history = |answer| match answer {
+        Answer::History { history } => Ok(*history),
+        _ => bail!("the daemon answered something else; is it of this version?"),
+    };
+    let (answer, by) = ask_either(socket, &request)?;
+    let told = history(answer)?;
+    if by == By::Scheduler && socket == Path::new(SOCKET_PATH) {
+        let observer = UnixStream::connect(OBSERVER_PATH).ok();
+        let other = observer.and_then(|stream| history(ask_on(stream, &request).ok()?).ok());
+        return Ok(other.filter(|other| other.kept_s > told.kept_s).unwrap_or(told));
+    }
+    Ok(told)
 }
 
 /// Asks the daemon at that socket on behalf of others who wait: for so long, and no longer.
@@ -417,6 +449,9 @@ fn no_connection(socket: &Path, err: &std::io::Error) -> anyhow::Error {
         NotFound | ConnectionRefused if is_observer => {
             anyhow::anyhow!("nobody observes this host; start `drover observe`")
         }
+        NotFound | ConnectionRefused if is_there(Path::new(OBSERVER_PATH)) => anyhow::anyhow!(
+            "only `drover observe` runs here, which takes no orders; start `drover serve`"
+        ),
         NotFound | ConnectionRefused => anyhow::anyhow!(
             "no drover is running here; start it with `drover serve`, or `drover observe` to look only"
         ),

@@ -23,6 +23,7 @@ mod fake_host;
 pub mod files;
 pub mod handover;
 mod helper;
+pub mod history;
 pub mod io_bytes;
 pub mod kernel;
 pub mod kvm;

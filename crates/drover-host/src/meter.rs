@@ -47,6 +47,11 @@ impl Meter {
         self.from = Some((now, vms.to_vec()));
     }
 
+    /// When the last reading was taken.
+    pub fn taken_at(&self) -> Option<Instant> {
+        self.from.as_ref().map(|(at, _)| *at)
+    }
+
     /// What a VM got and wanted; none until that is known.
     pub fn rate(&self, id: u64) -> Option<Rate> {
         self.rates.get(&id).copied()

@@ -53,6 +53,7 @@ pub fn is_question(request: &Request) -> bool {
             | Request::AdviseVm { .. }
             | Request::ExplainWaits { .. }
             | Request::ListIo
+            | Request::ListHistory { .. }
             | Request::ExportConfig
     )
 }
@@ -87,6 +88,13 @@ pub fn answer(
             Answer::Vms { vms } => Answer::Vms { vms: own_of(vms, user) },
             other => other,
         },
+        (Some(user), Request::ListHistory { .. }) => match answer(request) {
+            Answer::History { mut history } => {
+                history.vms.retain(|vm| vm.user == user);
+                Answer::History { history }
+            }
+            other => other,
+        },
         (Some(user), Request::Status) => {
             match (answer(Request::ListVms { brief: true }), answer(request)) {
                 (Answer::Vms { vms }, Answer::Status { status }) => {
@@ -114,6 +122,7 @@ fn without_others(mut status: HostStatus, own: &[String]) -> HostStatus {
 mod tests {
     use super::*;
     use crate::recent::Warning;
+    use crate::status::History;
     use drover_core::tree::PoolChange;
 
     fn vms() -> Vec<VmStatus> {
@@ -140,17 +149,30 @@ mod tests {
         HostStatus { warnings: vec![Warning { ago_s: 1.0, text: "bank".to_owned() }], ..status }
     }
 
+    fn history() -> History {
+        let vm = |(name, user): (&str, u32)| {
+            serde_json::json!({"name": name, "pid": 7, "user": user, "is_here": true, "first_step": 0,
+                "ready_mcpu": [1], "owed_mcpu": [null], "got_mcpu": [2], "peak": null})
+        };
+        let vms: Vec<_> = [("bank", 0), ("alice@web", 1000), ("bob@web", 1001)].map(vm).to_vec();
+        let history = serde_json::json!({"begun_unix_s": 0.0, "kept_s": 1, "step_s": 1, "first_step": 0, "steps": 1,
+            "vms": vms});
+        serde_json::from_value(history).unwrap()
+    }
+
     fn ask(request: Request, user: Option<u32>) -> Answer {
         answer(request, user, |request| match request {
             Request::ListVms { .. } => Answer::Vms { vms: vms() },
             Request::Status => Answer::Status { status: Box::new(status()) },
+            Request::ListHistory { .. } => Answer::History { history: Box::new(history()) },
             _ => Answer::Done,
         })
     }
 
     #[test]
     fn a_user_sees_the_own_vms_and_no_word_of_others() {
-        let told = [Request::ListVms { brief: false }, Request::Status]
+        let past = Request::ListHistory { seconds: 60, step_s: 1 };
+        let told = [Request::ListVms { brief: false }, Request::Status, past]
             .map(|request| ask(request, Some(1000)));
         let text = serde_json::to_string(&told).unwrap();
         assert!(text.contains("alice@web\"") && text.contains("VM alice@web: y"), "{text}");

@@ -18,6 +18,7 @@ use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::domains::Domains;
 use crate::helper::Helper;
+use crate::history::Kept;
 use crate::kernel::{Kernel, KernelVm};
 use crate::meter::Meter;
 use crate::numa::Numa;
@@ -66,6 +67,7 @@ pub struct Reconciler {
     saved: Saved,
     registry: VmRegistry,
     meter: Meter,
+    history: Kept,
     delays: Delays,
     thread_sets: ThreadSets,
     capacity: Capacity,
@@ -118,6 +120,7 @@ impl Reconciler {
             saved,
             registry: VmRegistry::default(),
             meter: Meter::default(),
+            history: Kept::default(),
             delays,
             thread_sets: ThreadSets::default(),
             capacity: Capacity {
@@ -145,6 +148,7 @@ impl Reconciler {
         let mut changed = self.look_at_config(now) | std::mem::take(&mut self.fresh);
         changed |= self.look_at_pcpus(online);
         self.look_at_vms(kernel, now, changed);
+        self.keep_history();
         let vms = self.registry.vms().iter().filter(|vm| !vm.is_container());
         self.thread_sets.look(Path::new("/proc"), vms.map(|vm| &vm.kernel));
         self.look_at_homes(kernel, online, now);
@@ -224,6 +228,10 @@ impl Reconciler {
                 return refused(anyhow::anyhow!(
                     "`drover observe` knows that; start it beside this"
                 ));
+            }
+            Request::ListHistory { seconds, step_s } => {
+                let history = Box::new(self.history.tell(seconds, step_s, now));
+                return Answer::History { history };
             }
             Request::ExportConfig => {
                 return self.export().map_or_else(refused, |text| Answer::Config { text });

@@ -146,6 +146,55 @@ pub struct VmIo {
     pub io: IoStatus,
 }
 
+/// Figures of the past. Steps are numbered from when the daemon began to keep them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct History {
+    /// When step 0 began, seconds since 1970.
+    pub begun_unix_s: f64,
+    /// How far back it reaches, s: a day at most.
+    pub kept_s: u32,
+    /// The length of a step, s: what was asked for, or longer, as full minutes are kept of what is older than an hour.
+    pub step_s: u32,
+    /// The first step that was asked for.
+    pub first_step: u32,
+    /// So many are told, up to the last that is over.
+    pub steps: u32,
+    /// The VMs that were here, by name.
+    pub vms: Vec<VmHistory>,
+}
+
+/// Figures of a VM's past: means over steps, thousandths of a pCPU; null: not known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VmHistory {
+    /// The VM's name.
+    pub name: String,
+    /// The VMM process.
+    pub pid: u32,
+    /// The user who owns it; 0: root.
+    pub user: u32,
+    /// Whether it is here now.
+    pub is_here: bool,
+    /// The step of the first of these figures.
+    pub first_step: u32,
+    /// How long its threads were ready and did not run, summed over them.
+    pub ready_mcpu: Vec<Option<u32>>,
+    /// What its settings and all demand entitled it to.
+    pub owed_mcpu: Vec<Option<u32>>,
+    /// What it got.
+    pub got_mcpu: Vec<Option<u32>>,
+    /// When it was ready the most.
+    pub peak: Option<Peak>,
+}
+
+/// The second, or the minute, in which a VM was ready the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Peak {
+    /// How long it was ready, thousandths of a pCPU.
+    pub ready_mcpu: u32,
+    /// When that began, s after step 0 did.
+    pub at_s: u32,
+}
+
 /// What was ordered for a VM, whether it is here or not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderStatus {

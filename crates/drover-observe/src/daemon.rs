@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use drover_core::why::{Facts, Who};
 use drover_host::control::{Answer, Request};
+use drover_host::history::{Kept, Now};
 use drover_host::listener::Listener;
 use drover_host::manager::Manager;
 use drover_host::names::{Identity, Places};
@@ -84,6 +85,7 @@ struct Books {
     follower: Follower,
     finds_vms: bool,
     samples: Samples,
+    history: Kept,
     io: IoBooks,
     profiles: Profiles,
     /// Who the VMs are, whose, and what they were as they were found.
@@ -96,9 +98,9 @@ impl Books {
         let follower = Follower::start(Keep::Events)?;
         let finds_vms = follower.finds_vms();
         let profiles = Profiles::start().context("no thread to profile VMs")?;
-        let (samples, io, vms) = (Samples::default(), IoBooks::default(), HashMap::new());
-        let forward = Forward::default();
-        Ok(Self { follower, finds_vms, samples, io, profiles, vms, forward })
+        let (samples, history) = (Samples::default(), Kept::default());
+        let (io, vms, forward) = (IoBooks::default(), HashMap::new(), Forward::default());
+        Ok(Self { follower, finds_vms, samples, history, io, profiles, vms, forward })
     }
 
     /// Looks at all VMs.
@@ -127,7 +129,41 @@ impl Books {
             self.vms.entry(*pid).or_insert_with(found);
         }
         self.samples.add(sample);
+        self.keep_history(Instant::now());
         Ok(())
+    }
+
+    /// Keeps what VMs got, were owed and waited for since the last look.
+    fn keep_history(&mut self, now: Instant) {
+        let Some(last) = self.samples.last().filter(|_| self.history.is_due(now)) else { return };
+        let one = |(pid, vm): (&u32, &VmSample)| {
+            let Found { identity, user, .. } = self.vms.get(pid)?;
+            let (before, passed_s) = self.just_before(last, *pid)?;
+            let ready_ns = |vm: &VmSample| vm.sum(|times| times.ready_ns);
+            let pcpus = |of: &dyn Fn(&VmSample) -> u64| {
+                seconds(of(vm).saturating_sub(of(before))) / passed_s
+            };
+            let told = last.told.get(pid);
+            // Drover knows what of that is co-stops.
+            let ready_pct = told.and_then(|told| told.ready_pct);
+            Some(Now {
+                name: identity.name.clone(),
+                pid: *pid,
+                user: *user,
+                ready_pcpus: ready_pct.map_or_else(|| pcpus(&ready_ns), |pct| pct / 100.0),
+                owed_pcpus: told.and_then(|told| told.owed_pcpus),
+                got_pcpus: pcpus(&|vm| vm.cpu_ns),
+            })
+        };
+        let vms: Vec<Now> = last.vms.iter().filter_map(one).collect();
+        self.history.add(vms, now);
+    }
+
+    /// A VM as it was before the last sample, and how long before, s.
+    fn just_before(&self, last: &Sample, pid: u32) -> Option<(&VmSample, f64)> {
+        let before = self.samples.before(last.at_ns.saturating_sub(1), pid)?;
+        let passed_s = seconds(last.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)?);
+        Some((before.vms.get(&pid)?, passed_s))
     }
 
     fn answer(&mut self, request: &Request) -> Result<Answer> {
@@ -136,6 +172,10 @@ impl Books {
         }
         if let Request::ListIo = request {
             return Ok(Answer::Io { vms: self.io_of_vms() });
+        }
+        if let Request::ListHistory { seconds, step_s } = request {
+            let history = Box::new(self.history.tell(*seconds, *step_s, Instant::now()));
+            return Ok(Answer::History { history });
         }
         if !is_question(request) {
             bail!("`drover observe` takes no orders; give them to `drover serve`, as root");
@@ -164,6 +204,13 @@ impl Books {
                 let is_own = |vm: &VmIo| self.vms.get(&vm.pid).is_some_and(|it| it.user == user);
                 Ok(Answer::Io { vms: self.io_of_vms().into_iter().filter(is_own).collect() })
             }
+            Request::ListHistory { .. } => match self.answer(request)? {
+                Answer::History { mut history } => {
+                    history.vms.retain(|vm| vm.user == user);
+                    Ok(Answer::History { history })
+                }
+                answer => Ok(answer),
+            },
             Request::ExplainWaits { vm, seconds } => {
                 let own = |pid: u32| self.vms.get(&pid).is_some_and(|found| found.user == user);
                 let Some(pid) = self.find(vm).ok().filter(|pid| own(*pid)) else {
@@ -189,10 +236,7 @@ impl Books {
         let mut known = HashMap::new();
         for (pid, Found { identity, user, first }) in &self.vms {
             let user = *user;
-            let before = self.samples.before(last.at_ns.saturating_sub(1), *pid);
-            let before = before.filter(|before| before.at_ns < last.at_ns).and_then(|before| {
-                Some((before.vms.get(pid)?, seconds(last.at_ns - before.at_ns)))
-            });
+            let before = self.just_before(last, *pid);
             let profile = self.profiles.of(u64::from(*pid));
             known.insert(*pid, Known { identity, user, first, before, profile });
         }

@@ -27,6 +27,8 @@ enum Command {
     Status(commands::status::Args),
     /// See where the time of VMs goes, whichever scheduler is in charge.
     Top(commands::top::Args),
+    /// Show a page on this host alone with what VMs got, were owed and waited for over time; read only.
+    Web(commands::web::Args),
     /// Say why a VM waited in the last seconds, and what would help.
     Why(commands::why::Args),
     /// Say what to tune on this host or a recorded one, with evidence and what it would gain; change nothing.
@@ -146,6 +148,7 @@ fn main() -> ExitCode {
         Command::Check => commands::check::run(),
         Command::Status(args) => commands::status::run(&args),
         Command::Top(args) => commands::top::run(&args),
+        Command::Web(args) => commands::web::run(&args),
         Command::Why(args) => commands::why::run(&args),
         Command::Advise(args) => commands::advise::run(&args),
         Command::Observe(args) => commands::observe::run(&args),
@@ -239,6 +242,8 @@ mod tests {
             (&["run", "s.toml", "--json", "-"], "give its name"),
             (&["run", "s.toml", "--schedule", "-"], "give its name"),
             (&["run", "s.toml", "--on", "sim", "--trace", "-"], "give its name"),
+            (&["top", "--since", "2d"], "24h"),
+            (&["top", "--since", "10m", "-d", "5"], "--interval"),
             (&["record", "-"], "give its name"),
             (&["report", "a.rec", "--html", "-"], "give its name"),
             (&["report", "a.rec", "--perfetto=-"], "give its name"),

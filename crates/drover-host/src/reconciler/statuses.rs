@@ -3,6 +3,7 @@
 
 use super::Reconciler;
 use crate::files;
+use crate::history::Now;
 use crate::kernel::{Kernel, KernelVcpu};
 use crate::orders::{NAME_ORIGIN, POOL_ORIGIN};
 use crate::plan::PlannedVm;
@@ -51,6 +52,26 @@ impl Reconciler {
             Some(status)
         })
         .collect()
+    }
+
+    /// Keeps what VMs got, were owed and waited for, once that is known anew.
+    pub(super) fn keep_history(&mut self) {
+        let Some(at) = self.meter.taken_at().filter(|at| self.history.is_due(*at)) else { return };
+        let owed = self.meter.owed(&self.plan, &self.capacity.online).leaves;
+        let owed: HashMap<u64, f64> = self.plan.vms.iter().map(|vm| vm.id).zip(owed).collect();
+        let vms = self.registry.vms().iter().filter(|vm| !vm.is_container());
+        let now = |vm: &Vm| {
+            let rate = self.meter.rate(vm.kernel.id)?;
+            Some(Now {
+                name: vm.name.clone(),
+                pid: vm.kernel.tgid,
+                user: vm.kernel.uid,
+                ready_pcpus: rate.ready_pct / 100.0,
+                owed_pcpus: owed.get(&vm.kernel.id).copied(),
+                got_pcpus: rate.got_pcpus,
+            })
+        };
+        self.history.add(vms.filter_map(now), at);
     }
 
     fn vm_status(&self, vm: &Vm, planned: &PlannedVm, owed_pcpus: f64) -> VmStatus {

@@ -756,6 +756,29 @@ fn what_is_owed_and_got_is_told_once_it_is_known() {
 }
 
 #[test]
+fn the_past_of_a_vm_is_told_also_once_it_has_gone() {
+    let mut host = Host::new(1, "");
+    for second in 1..=3 {
+        for vm in host.kernel.live.borrow_mut().iter_mut() {
+            (vm.vcpu_run_ns, vm.ready_ns) = (second * 500_000_000, second * 1_000_000_000);
+        }
+        if second == 3 {
+            host.kernel.live.borrow_mut().clear();
+        }
+        host.now += std::time::Duration::from_secs(1);
+        host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
+    }
+    let past = Request::ListHistory { seconds: 10, step_s: 1 };
+    let Answer::History { history } = host.reconciler.answer(&host.kernel, past, host.now) else {
+        panic!("it is told")
+    };
+    let [vm] = &history.vms[..] else { panic!("{history:?}") };
+    assert_eq!((&vm.name, vm.is_here), (&name(1), false));
+    assert_eq!((&vm.ready_mcpu, &vm.got_mcpu), (&vec![Some(1000); 2], &vec![Some(500); 2]));
+    assert_eq!(vm.owed_mcpu, [Some(1500); 2], "all it wanted");
+}
+
+#[test]
 fn a_partition_is_in_force_at_once_and_outlives_the_daemon() {
     let mut host = Host::new(2, "");
     assert!(host.kernel.pcpus.borrow().is_empty(), "nothing is asked, nothing is told");

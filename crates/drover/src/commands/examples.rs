@@ -45,6 +45,14 @@ pub const PAGES: &[Page] = &[
         &[
             ("Watch where the time of VMs goes:", "drover top"),
             ("Write a line of CSV each 5 s, for an hour:", "drover top --batch -d 5 -n 720"),
+            ("Which VMs waited in the last ten minutes, and when?", "drover top --since 10m"),
+        ],
+    ),
+    page(
+        "web",
+        &[
+            ("Look at the last day of all VMs in a browser:", "drover web"),
+            ("At any port that is free:", "drover web --port 0"),
         ],
     ),
     page(

@@ -19,7 +19,9 @@ use nix::unistd::{geteuid, gethostname};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::ask::Daemon;
+use super::given::span;
 use super::observe::host_must_do;
+use super::since::{self, As};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -35,6 +37,9 @@ pub struct Args {
     /// No screen: JSON, a line a reading.
     #[arg(long)]
     json: bool,
+    /// What happened in the last `10m` instead, up to `24h`: a table, or CSV or JSON. A daemon must have kept it.
+    #[arg(long, value_name = "SPAN", value_parser = span, conflicts_with_all = ["interval", "iterations"])]
+    since: Option<Duration>,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -48,6 +53,16 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(since) = args.since {
+        crate::pipe::end_with_reader();
+        let shown = match (args.batch, args.json) {
+            (true, _) => As::Csv,
+            (_, true) => As::Json,
+            _ => As::Table,
+        };
+        print!("{}", since::told(&args.daemon.socket, since, shown)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let may_observe = geteuid().is_root();
     if may_observe {
         host_must_do()?;

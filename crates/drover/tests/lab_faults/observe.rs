@@ -207,7 +207,17 @@ fn it_answers_as_a_daemon() {
     assert!((ready_pct - 50.0).abs() <= TOLERANCE_PCT, "{why}");
     let told_s = facts["meanwhile"][0]["seconds"].as_f64().unwrap();
     assert!((told_s - facts["ready_s"].as_f64().unwrap()).abs() < 0.02 * told_s, "{why}");
-    let commands = ["vm list", "vm list --why", "vm list --json", "metrics", "why web --seconds 3"];
+    the_past_is_told();
+    let commands = [
+        "vm list",
+        "vm list --why",
+        "vm list --json",
+        "metrics",
+        "why web --seconds 3",
+        "top --since 30s",
+        "top --since 30s --batch",
+        "top --since 30s --json",
+    ];
     for words in commands {
         let words: Vec<&str> = words.split(' ').collect();
         let output = drover(&words);
@@ -218,16 +228,36 @@ fn it_answers_as_a_daemon() {
     readers_may_ask_and_not_order();
 }
 
+/// Two VMs have had one pCPU for some seconds.
+fn the_past_is_told() {
+    let output = drover(&["top", "--since", "8s", "--json"]);
+    let past: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let vms = past["vms"].as_array().unwrap();
+    let web = vms.iter().find(|vm| vm["name"] == "web").unwrap();
+    for figure in ["ready_mcpu", "got_mcpu"] {
+        let seconds: Vec<f64> =
+            web[figure].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+        let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
+        println!("{figure} in the past: {mean}");
+        assert!(seconds.len() >= 6 && (400.0..=600.0).contains(&mean), "{web}");
+    }
+}
+
 fn readers_may_ask_and_not_order() {
     let by = |gid: u32, words: &[&str]| {
         Command::new("drover").args(words).uid(NOBODY).gid(gid).output().unwrap()
     };
     let list = by(READERS, &["vm", "list"]);
     assert!(list.status.success() && !String::from_utf8_lossy(&list.stdout).contains("web"));
+    let past = by(READERS, &["top", "--since", "30s"]);
+    let told = String::from_utf8_lossy(&past.stdout);
+    assert!(past.status.success() && told.starts_with("No VM ran here"), "{past:?}");
     assert!(refusal(&by(READERS, &["why", "web"])).contains("no VM web of yours"));
     let pools = ["pool", "list", "--socket", OBSERVER_PATH];
     assert!(refusal(&by(READERS, &pools)).contains("for root"));
     assert!(refusal(&by(NOBODY, &["why", "web"])).contains("group drover"));
+    let order = ["vm", "set", "web", "--shares", "high"];
+    assert!(refusal(&drover(&order)).contains("only `drover observe` runs here"));
     let order = ["vm", "set", "web", "--shares", "high", "--socket", OBSERVER_PATH];
     assert!(refusal(&by(READERS, &order)).contains("takes no orders"));
     let forget = Request::ForgetVm { name: "web".to_owned() };
