@@ -8,8 +8,8 @@
 //! VM that has received the smallest part of what it is owed runs next (seed 000, 2.1: "the ratio of the consumed CPU
 //! resources to the entitlement").
 //!
-//! What a VM wants is guessed from the last period: what it received and waited for, or a pCPU for each thread that was
-//! never asleep in it, if that is more. Without what it waited for, three light VMs that a wide busy one kept from half of
+//! What a VM wants is guessed from the last period: what it received, and as much again if it waited for as long, or a pCPU
+//! for each thread that was never asleep in it, if that is more. Without what it waited for, three light VMs that a wide busy one kept from half of
 //! their work would want half as much; the wide one would be owed all it can use, so promised that, and go on.
 //!
 //! A VM that is owed all that its threads can use, all of them always awake, could never make up for a wait: what it is
@@ -19,8 +19,9 @@
 //! worth 3/7000 pCPUs; *a* is owed 1, as much as 2333 shares bring, the others are weighed as 1000. One of the seven
 //! falls asleep: that counts 50 to 100 ms later, a share is worth 3/6000 then.
 //!
-//! Limitations. It lags by a period or two. A wait counts as a whole in the period in which it ends. Where threads may run the daemon looks every 2 s: until then a VM that was confined
-//! anew is weighed by the pCPUs it had.
+//! Limitations. It lags by a period or two. A wait counts as a whole in the period in which it ends, so a VM is taken to
+//! want twice what it received at most, and one that wants far more is owed that some periods later. Where threads may
+//! run the daemon looks every 2 s: until then a VM that was confined anew is weighed by the pCPUs it had.
 
 use crate::cpu_list::CpuList;
 use crate::tree::entitlement::{Leaf, entitle_within};
@@ -104,13 +105,6 @@ pub struct Measured {
     pub awake: u32,
     /// Its shares in force.
     pub shares: u32,
-}
-
-impl Measured {
-    /// What its threads received or waited for.
-    fn wanted_ns(&self) -> u64 {
-        self.used_ns.wrapping_add(self.waited_ns)
-    }
 }
 
 /// What one is scheduled by from now on.
@@ -226,20 +220,24 @@ impl Allocator {
 #[derive(Debug, Clone, Default)]
 struct Meter {
     at_ns: u64,
-    wanted_ns: HashMap<u64, u64>,
+    totals_ns: HashMap<u64, (u64, u64)>,
 }
 
 impl Meter {
     /// What those that were measured now wanted since the last time, in the same order.
     fn demands(&mut self, measured: &[Measured], now_ns: u64) -> Vec<Demand> {
-        let before = std::mem::take(&mut self.wanted_ns);
+        let before = std::mem::take(&mut self.totals_ns);
         let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.at_ns, now_ns));
-        self.wanted_ns = measured.iter().map(|one| (one.vm_id, one.wanted_ns())).collect();
+        let totals = |one: &Measured| (one.vm_id, (one.used_ns, one.waited_ns));
+        self.totals_ns = measured.iter().map(totals).collect();
         let demand = |one: &Measured| {
+            let (used, waited) =
+                before.get(&one.vm_id).copied().unwrap_or((one.used_ns, one.waited_ns));
             // A thread that is just being charged counts twice for a moment.
-            let wanted_ns =
-                before.get(&one.vm_id).map_or(0, |then| one.wanted_ns().saturating_sub(*then));
-            let wanted_pcpus = if passed_ns == 0 { 0.0 } else { wanted_ns as f64 / passed_ns as f64 };
+            let used_ns = one.used_ns.saturating_sub(used);
+            let wanted_ns = used_ns + one.waited_ns.saturating_sub(waited).min(used_ns);
+            let wanted_pcpus =
+                if passed_ns == 0 { 0.0 } else { wanted_ns as f64 / passed_ns as f64 };
             Demand { wanted_pcpus, awake: one.awake }
         };
         measured.iter().map(demand).collect()
@@ -474,14 +472,16 @@ mod tests {
         assert_eq!(wanted(meter.demands(&[one(1, 900, 70)], 1000)), [0.0]);
         let both = [one(1, 950, 90), one(2, 500, 0)];
         assert_eq!(wanted(meter.demands(&both, 1100)), [0.7, 0.0]);
-        assert_eq!(wanted(meter.demands(&[one(2, 490, 0)], 1100)), [0.0], "no time, no pace");
+        let long = [one(1, 960, 490), one(2, 500, 0)];
+        assert_eq!(wanted(meter.demands(&long, 1200)), [0.2, 0.0], "a wait that began long before");
+        assert_eq!(wanted(meter.demands(&[one(2, 490, 0)], 1200)), [0.0], "no time, no pace");
     }
 
     /// 6 pCPUs, a reservation, a wide busy VM, and three light ones that want 0.4 each, have half of that and wait for
     /// the rest.
     #[test]
     fn light_vms_that_wait_are_not_taken_to_want_less() {
-        let light = (claim(2000), Demand { wanted_pcpus: 0.2 + 1.1, awake: 0 });
+        let light = (claim(2000), Demand { wanted_pcpus: 0.4, awake: 0 });
         let reserved = Claim { reservation_mcpu: 1000, ..claim(2000) };
         let claims = [
             light,
@@ -494,7 +494,7 @@ mod tests {
         let room = Room::new(&CpuList::all(6), claims.iter().map(|_| (&anywhere, 1.0)));
         let allotted = allot(&Tree::default(), &claims, &room);
         assert_eq!(allotted[4].promised_mcpu, 0, "the wide one is owed less than all it can use");
-        assert!(allotted[0].entitled_ucpu > 400_000);
+        assert!(allotted[0].entitled_ucpu >= 400_000);
     }
 
     #[test]

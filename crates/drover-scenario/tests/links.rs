@@ -23,7 +23,8 @@ fn documents(folder: &Path) -> Vec<PathBuf> {
 
 /// Those of the project that are for people to read.
 fn all() -> Vec<PathBuf> {
-    let others = ["README.md", "CONTRIBUTING.md", "attacks/README.md", "python/README.md"];
+    let others =
+        ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "attacks/README.md", "python/README.md"];
     let mut found = documents(&root().join("docs"));
     found.extend(others.map(|it| root().join(it)));
     found

@@ -72,9 +72,13 @@ fn whoever_wants_less_than_its_part_is_served_when_it_wakes() {
 
 #[test]
 fn what_scenarios_expect_of_drover_holds() {
-    for name in
-        ["esx-fig3-shares.toml", "equal-shares-1-2-8.toml", "total-work.toml", "fifty-vms.toml"]
-    {
+    for name in [
+        "esx-fig3-shares.toml",
+        "equal-shares-1-2-8.toml",
+        "total-work.toml",
+        "fifty-vms.toml",
+        "light-beside-reserved.toml",
+    ] {
         let scenario = scenario(name);
         let outcome = run(&scenario, &Options::default());
         all_holds(&scenario, &outcome);
