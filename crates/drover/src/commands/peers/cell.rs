@@ -51,7 +51,8 @@ impl Cell {
             let row = evaluate(&[under], &sound).swap_remove(0);
             let mut cell = Cell::without(scenario, expect, scheduler, kernel);
             let fault = faults(results, expect.case.as_deref());
-            (cell.asked, cell.values, cell.fault) = (row.asked, row.of_repeats, fault.or(row.note));
+            cell.values = row.of_repeats.into_iter().map(rounded).collect();
+            (cell.asked, cell.fault) = (row.asked, fault.or(row.note));
             cell
         };
         scenario.expects.iter().map(cell).collect()
@@ -122,6 +123,11 @@ fn faults(results: &Results, case: Option<&str>) -> Option<String> {
     let all = of_case.clone().count();
     let faults: Vec<&String> = of_case.filter_map(|run| run.fault.as_ref()).collect();
     Some(format!("in {} of {all} runs: {}", faults.len(), faults.first()?))
+}
+
+/// To six digits: what is published is read again as it was written.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
 }
 
 #[cfg(test)]
