@@ -9,8 +9,9 @@
 //! resources to the entitlement").
 //!
 //! What a VM wants is guessed from the last period: what it received, and as much again if it waited for as long, or a pCPU
-//! for each thread that was never asleep in it, if that is more. Without what it waited for, three light VMs that a wide busy one kept from half of
-//! their work would want half as much; the wide one would be owed all it can use, so promised that, and go on.
+//! for each thread that was never asleep in it, if that is more. Without what it waited for, three light VMs that a wide
+//! busy one kept from half of their work would want half as much; the wide one would be owed all it can use, so promised
+//! that, and go on.
 //!
 //! A VM that is owed all that its threads can use, all of them always awake, could never make up for a wait: what it is
 //! owed is as good as promised to it, as if it were reserved (policy/share/share.h).
