@@ -244,6 +244,10 @@ impl RunningScheduler {
         if let Some(process) = self.process.take() {
             process.stop(STOP_PATIENCE);
         }
+        if let Some(dir) = Path::new(SOCKET_PATH).parent().filter(|_| self.takes_orders) {
+            // Drover made it, with a lock in it, and is confined: it may not remove it.
+            let _ = fs::remove_dir_all(dir);
+        }
     }
 }
 

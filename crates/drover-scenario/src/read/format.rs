@@ -63,7 +63,8 @@ tables! {
         /// Of the lab: `exact` (default; identical from run to run, for CPU time) or `real` (for
         /// throughput).
         clock: Option<Clock>;
-        /// Default `["eevdf", "drover"]`; name or path of any sched_ext scheduler. In the simulator
+        /// Default `["eevdf", "drover"]`; name or path of any sched_ext scheduler, which is
+        /// started with the arguments in the file `PROGRAM.args` beside it, one a line. In the simulator
         /// also `cfs36` (Linux 3.6; `cfs36-cheaper-yield`, `cfs36-throttled-yield`,
         /// `cfs36-autonuma`, `cfs36-autonuma-slowly`, `cfs36-schednuma`), `credit` (Xen's), `esx35`
         /// (`esx35-fine-locks`), `esx4`, `priority`.

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use drover_core::printable::{json, one_line};
+use drover_core::printable::json;
 use drover_host::control::ask_history;
 use drover_host::status::{History, VmHistory};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::ask::{percent_of, table};
+use super::export::quoted;
 
 /// The pictures of READY have so many steps.
 const STEPS: u32 = 30;
@@ -119,15 +120,6 @@ fn csv(history: &History) -> String {
     text
 }
 
-/// A name as CSV has it.
-fn quoted(name: &str) -> String {
-    let name = one_line(name);
-    match name.contains([',', '"']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")),
-        false => name,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,7 +173,7 @@ mod tests {
         assert_eq!(lines.len(), 7, "{text}");
         assert_eq!(lines[0], "time,vm,pid,ready_pct,owed_pct,got_pct");
         assert_eq!(lines[1], "2026-12-01T00:01:06Z,\"a,\"\"db\",7,0.4,,50");
-        assert_eq!(lines[4], "2026-12-01T00:01:04Z,web,185,200,,50");
+        assert_eq!(lines[4], "2026-12-01T00:01:04Z,\"web\",185,200,,50");
         assert_eq!(lines[5], "2026-12-01T00:01:06Z,web,185,,,50", "not known");
     }
 }

@@ -61,6 +61,11 @@ fn find<'a>(cells: &[&'a Cell], title: &str, scheduler: &str) -> Option<&'a Cell
     cells.iter().copied().find(|it| it.title == title && it.scheduler == scheduler)
 }
 
+/// The one with the best median, the first of equals.
+fn best<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<&'a Cell> {
+    cells.reduce(|one, other| if other.leads(one) { other } else { one })
+}
+
 /// A row for each figure: the median under each scheduler, the best in bold, and how Drover's stands.
 fn side_by_side(cells: &[&Cell]) -> String {
     let schedulers = schedulers(cells);
@@ -73,11 +78,7 @@ fn side_by_side(cells: &[&Cell]) -> String {
     for title in distinct(cells.iter().map(|it| &*it.title)) {
         let row: Vec<Option<&Cell>> =
             schedulers.iter().map(|scheduler| find(cells, title, scheduler)).collect();
-        let best = row.iter().flatten().copied().reduce(
-            |one, other| {
-                if other.leads(one) { other } else { one }
-            },
-        );
+        let best = best(row.iter().flatten().copied());
         let cell = |cell: &Option<&Cell>| match cell.and_then(Cell::median) {
             None => "-".to_owned(),
             Some(median) if best.and_then(Cell::median) == Some(median) => {
@@ -101,9 +102,10 @@ fn side_by_side(cells: &[&Cell]) -> String {
 fn verdict(row: &[Option<&Cell>]) -> String {
     let of_drover = row.iter().flatten().find(|it| it.scheduler == "drover");
     let others = row.iter().flatten().filter(|it| it.scheduler != "drover");
-    let others = others.filter(|it| !it.values.is_empty());
-    let best = others.reduce(|one, other| if other.leads(one) { other } else { one });
-    let (Some(drover), Some(best)) = (of_drover, best) else { return "not compared".to_owned() };
+    let others = others.copied().filter(|it| !it.values.is_empty());
+    let (Some(drover), Some(best)) = (of_drover, best(others)) else {
+        return "not compared".to_owned();
+    };
     let Some((standing, luck)) = drover.against(best) else { return "not measured".to_owned() };
     let name = short(&best.scheduler);
     match standing {
