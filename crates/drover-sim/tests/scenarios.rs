@@ -78,6 +78,7 @@ fn what_scenarios_expect_of_drover_holds() {
         "total-work.toml",
         "fifty-vms.toml",
         "light-beside-reserved.toml",
+        "wakes-as-a-whole.toml",
     ] {
         let scenario = scenario(name);
         let outcome = run(&scenario, &Options::default());
