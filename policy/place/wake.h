@@ -2,10 +2,10 @@
 /*
  * Waking: where a thread that has just become ready goes.
  *
- * Idea. In this order: an idle pCPU; the pCPU of the vCPU that wakes it, for a thread of the VMM; a
- * pCPU whose running thread is ahead of the waking one, which is preempted at once, near where the
- * waking one last ran or at home (home.h), else in one other domain, if it is ahead by what a
- * migration is worth (steal_gain); a queue. Which thread is ahead of which: gain.h.
+ * Idea. In this order: an idle pCPU; a pCPU whose running thread is ahead of the waking one, which
+ * is preempted at once, near where the waking one last ran or at home (home.h), else in one other
+ * domain, if it is ahead by what a migration is worth (steal_gain); a queue. Which thread is ahead
+ * of which: gain.h.
  *
  * A thread that preempts has a turn, a quarter of a slice and on to the tick, that no other one
  * that wakes, and no round, cuts short; only one that is due by a reservation. So short runs end
@@ -71,24 +71,6 @@ enum drover_wakes {
 	WAKES_TO_PREEMPT,  /* it begins at once, in place of the running thread */
 };
 
-/*
- * A thread of the VMM, woken by a vCPU, as for I/O: the pCPU of that vCPU, if the thread may
- * preempt it; or PCPU_NONE. Most often the vCPU is about to halt, while another VM's thread would
- * move to a cold cache.
- */
-static __always_inline s32 wake_replaces_waker(struct drover *d, struct task_struct *task,
-					       struct thread *t)
-{
-	u32 from = 0;
-
-	if (t->kind != THREAD_HELPER || ground_waker(d, &from) != t->slot ||
-	    !ground_may_run_on(d, task, from) || partition_of_pcpu(d, from) != t->partition ||
-	    gain_over_ns(d, t->slot, t->vruntime_ns, from, false) <= 0)
-		return PCPU_NONE;
-	order_give(pcpu_at(d, from), ORDER_SENT);
-	return (s32)from;
-}
-
 /* The thread slept, is ready now and may be sent to several pCPUs: to which? */
 static __always_inline u32 drover_select(struct drover *d, struct task_struct *task,
 					 struct thread *t, enum drover_wakes *wakes)
@@ -117,9 +99,7 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	}
 	if (*wakes == WAKES_ON_IDLE)
 		return (u32)target;
-	target = wake_replaces_waker(d, task, t);
-	if (target == PCPU_NONE)
-		target = gain_best(d, task, t, near, GAIN_WOKEN);
+	target = gain_best(d, task, t, near, GAIN_WOKEN);
 	if (target == PCPU_NONE && d->params.nr_domains > 1)
 		target = gain_best(d, task, t, wake_elsewhere(d, t, near), GAIN_FAR);
 	if (target != PCPU_NONE)

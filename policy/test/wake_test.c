@@ -191,33 +191,6 @@ static void a_sibling_is_preempted_rather_than_a_vm_that_is_not_ahead(void)
 	CHECK(was_sent_to(sibling_wakes(4 * MS), 0));
 }
 
-/* The VMM's thread of VM 1, whose vCPU runs on pCPU 0, is woken by a thread of that VM there. */
-static struct task_struct *helper_is_woken_by(u32 tgid)
-{
-	struct task_struct *task = kernel_thread(g, 1, THREAD_HELPER);
-
-	pcpu_at(&g->d, 0)->running_vruntime_ns = task->thread.vruntime_ns + MS;
-	g->waker = g->slot_of[tgid];
-	g->waker_pcpu = 0;
-	kernel_wake(g, task);
-	g->waker = 0;
-	return task;
-}
-
-static void a_vmms_thread_takes_the_place_of_the_vcpu_that_wakes_it(void)
-{
-	a_busy_ground(2, 1);
-	put_ahead(2, 10 * MS);
-	CHECK(was_sent_to(helper_is_woken_by(1), 0));
-}
-
-static void a_vmms_thread_that_another_vm_wakes_preempts_who_is_ahead(void)
-{
-	a_busy_ground(2, 1);
-	put_ahead(2, 10 * MS);
-	CHECK(was_sent_to(helper_is_woken_by(2), 1));
-}
-
 /*
  * A vCPU that runs for 0.1 ms each 2 ms has two busy siblings, and
  * a busy VM of two is beside it on two pCPUs. It waited for 5 ms in the mean: for its VM's turn,
@@ -461,8 +434,6 @@ int main(void)
 	RUN(a_vm_that_is_ahead_is_preempted_rather_than_a_sibling);
 	RUN(a_sibling_is_preempted_rather_than_a_vm_that_is_not_ahead);
 	RUN(a_light_vcpu_does_not_wait_for_its_busy_siblings);
-	RUN(a_vmms_thread_takes_the_place_of_the_vcpu_that_wakes_it);
-	RUN(a_vmms_thread_that_another_vm_wakes_preempts_who_is_ahead);
 	RUN(one_preempting_thread_is_sent_to_a_pcpu_at_a_time);
 	RUN(when_it_has_had_a_turn_the_next_may_be_sent);
 	RUN(it_goes_only_where_it_may_run);
