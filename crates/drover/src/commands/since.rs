@@ -174,6 +174,6 @@ mod tests {
         assert_eq!(lines[0], "time,vm,pid,ready_pct,owed_pct,got_pct");
         assert_eq!(lines[1], "2026-12-01T00:01:06Z,\"a,\"\"db\",7,0.4,,50");
         assert_eq!(lines[4], "2026-12-01T00:01:04Z,\"web\",185,200,,50");
-        assert_eq!(lines[5], "2026-12-01T00:01:06Z,web,185,,,50", "not known");
+        assert_eq!(lines[5], "2026-12-01T00:01:06Z,\"web\",185,,,50", "not known");
     }
 }
