@@ -48,8 +48,9 @@ def documented_figures():
     """Those of a VM: a row names one in full, and others beside it by their last part."""
     for cell in re.findall(r"^\| `runs\[\]\.vms\[\]\.(.*?)` \| ", DOCS.read_text(), re.MULTILINE):
         first, *others = cell.split("`, `.")
-        yield from (field for field in [first, *(".".join([*first.split(".")[:-1], other]) for other in others)]
-                    if "[]" not in field)
+        place = first.split(".")[:-1]
+        fields = [first, *(".".join([*place, other]) for other in others)]
+        yield from (field for field in fields if "[]" not in field)
 
 
 def test_every_documented_figure_has_a_name_of_its_own():

@@ -241,9 +241,8 @@ impl RunningScheduler {
     }
 
     fn end(&mut self) {
-        if let Some(process) = self.process.take() {
-            process.stop(STOP_PATIENCE);
-        }
+        let Some(process) = self.process.take() else { return };
+        process.stop(STOP_PATIENCE);
         if let Some(dir) = Path::new(SOCKET_PATH).parent().filter(|_| self.takes_orders) {
             // Drover made it, with a lock in it, and is confined: it may not remove it.
             let _ = fs::remove_dir_all(dir);
