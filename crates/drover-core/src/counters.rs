@@ -57,7 +57,7 @@ pub struct Yields {
     /// Of these, the sibling ran next.
     #[serde(rename = "yields_granted")]
     pub granted: u64,
-    /// Beyond one a tick for a vCPU.
+    /// Too soon after the last of that vCPU: one a tick, and another after each that was of use.
     #[serde(rename = "yields_throttled")]
     pub throttled: u64,
     /// Of those given, the sibling ran, and the vCPU that asked for it asked again at once. Absent in files of
@@ -67,6 +67,13 @@ pub struct Yields {
 }
 
 impl Yields {
+    /// Those that came too soon after the last, or after which the vCPU asked again at once, %; none: nobody asked.
+    #[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
+    pub fn in_vain_pct(self) -> Option<f64> {
+        let in_vain = (self.throttled + self.wasted).min(self.asked);
+        (self.asked > 0).then(|| 100.0 * in_vain as f64 / self.asked as f64)
+    }
+
     fn since(&self, before: &Self) -> Self {
         Self {
             asked: self.asked.saturating_sub(before.asked),

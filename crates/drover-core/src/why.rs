@@ -7,6 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::counters::Yields;
 use crate::percent;
 use crate::shares::SHARES_MAX;
 
@@ -20,6 +21,8 @@ const FULL_PCT: f64 = 90.0;
 const MORE_SHARES: f64 = 1.1;
 /// A VM that had so much of its limit was held by it.
 const AT_LIMIT: f64 = 0.8;
+/// A vCPU that asks so often a second for a sibling to run waits for it by spinning.
+const SPINS_S: f64 = 100.0;
 /// What a task is called that ended before anybody looked for its name.
 pub const ENDED: &str = "(ended)";
 
@@ -65,6 +68,9 @@ pub struct Facts {
     pub allowed_busy_pct: f64,
     /// How busy the others were, %; none: there are none.
     pub others_busy_pct: Option<f64>,
+    /// Directed yields of its vCPUs, where a scheduler counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yields: Option<Yields>,
     /// Who ran where its vCPUs were ready, the longest first.
     pub meanwhile: Vec<Meanwhile>,
 }
@@ -217,6 +223,19 @@ impl Facts {
     /// Whether Drover schedules, and so takes orders.
     pub fn takes_orders(&self) -> bool {
         self.scheduler.as_deref() == Some("drover")
+    }
+
+    /// That its vCPUs wait for one another by spinning, with the figures that say so, in a line; none: they do not.
+    pub fn spins(&self) -> Option<String> {
+        let yields = self.yields?;
+        let asked_s = f64::from(u32::try_from(yields.asked).unwrap_or(u32::MAX)) / self.window_s;
+        let in_vain = yields.in_vain_pct()?;
+        (asked_s >= SPINS_S * f64::from(self.vcpus)).then(|| {
+            format!(
+                "its vCPUs spin for one another: {asked_s:.0} times a second one asked that a sibling run, {in_vain:.0} \
+                 % of it in vain"
+            )
+        })
     }
 
     /// Whether it had what its own limit allows.
@@ -509,6 +528,20 @@ mod tests {
         let held = Facts { limited_s: 8.0, limit_mcpu: Some(1000), ..held };
         assert_eq!(first(&held), (Cause::OwnLimit, 80.0));
         assert!(conclude(&held)[0].what.contains("100%; the VM had 100 %"));
+    }
+
+    #[test]
+    fn vcpus_that_spin() {
+        let asked = |asked| Facts {
+            yields: Some(Yields { asked, granted: asked / 4, throttled: asked / 2, wasted: 0 }),
+            ..facts(&[(Who::Vm, "db", 10.0)])
+        };
+        let spins = asked(50_000).spins().expect("5,000 a second");
+        assert!(spins.contains("5000 times a second"), "{spins}");
+        assert!(spins.ends_with("50 % of it in vain"), "{spins}");
+        assert_eq!(asked(1990).spins(), None, "under 100 a second for each vCPU");
+        assert_eq!(asked(0).spins(), None);
+        assert_eq!(facts(&[]).spins(), None, "nobody counts");
     }
 
     #[test]

@@ -128,10 +128,11 @@ fn settings(facts: &mut Facts, pid: u32, statuses: &[VmStatus]) {
     facts.pool.clone_from(&status.pool);
 }
 
-/// How long limits and co-stops held it, from who enforces them.
+/// How long limits and co-stops held it, from who enforces them, and what came of its yields.
 fn limits(facts: &mut Facts, pid: u32, (first, last): (&Sample, &Sample)) {
     if let (Some(then), Some(now)) = (first.told.get(&pid), last.told.get(&pid)) {
         let since = now.counters.since(&then.counters);
+        facts.yields = since.yields;
         facts.limited_s = since.limited_s.unwrap_or(0.0);
         // The kernel knows a co-stopped vCPU as ready.
         facts.costop_s = since.costop_s.min(facts.ready_s);

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use drover_core::counters::Yields;
 use drover_core::io::Io;
 use drover_core::profile::Class;
 use jiff::Timestamp;
@@ -82,6 +83,12 @@ pub struct Terms {
     /// %MLMTD: time its threads were ready and a limit held it, summed over them, in % of the time that passed.
     #[serde(serialize_with = "rounded_if_any")]
     pub limited_pct: Option<f64>,
+    /// YLD/s: how often its vCPUs asked that a sibling run in their place, a second.
+    #[serde(serialize_with = "rounded_if_any")]
+    pub yields_s: Option<f64>,
+    /// %VAIN: those of them that came too soon after the last, or after which the vCPU asked again at once.
+    #[serde(serialize_with = "rounded_if_any")]
+    pub yields_in_vain_pct: Option<f64>,
     /// The NUMA nodes that are its home; none: it has no home, or the host has no nodes.
     pub home: Vec<u32>,
     /// What of its memory lies there, %; none: not known.
@@ -218,6 +225,7 @@ fn terms_between(before: &Snapshot, after: &Snapshot, pid: u32) -> Option<Terms>
     let since = before.told.get(&pid).map(|before| now.counters.since(&before.counters));
     let interval_s = after.at.duration_since(before.at).as_secs_f64();
     let limited_s = since.as_ref().and_then(|since| since.limited_s);
+    let yields = since.as_ref().and_then(|since| since.yields);
     let hazard_pct = || {
         let since = since.as_ref()?;
         let pct = 100.0 * since.hazard_s? / since.progressed_s?;
@@ -229,10 +237,17 @@ fn terms_between(before: &Snapshot, after: &Snapshot, pid: u32) -> Option<Terms>
         owed_pct: now.owed_pcpus.map(|pcpus| 100.0 * pcpus),
         hazard_pct: hazard_pct(),
         limited_pct: limited_s.map(|limited_s| 100.0 * limited_s / interval_s),
+        yields_s: yields.map(|yields| per_s(yields.asked, interval_s)),
+        yields_in_vain_pct: yields.and_then(Yields::in_vain_pct),
         home: now.numa.as_ref().map_or_else(Vec::new, |numa| numa.home.clone()),
         local_pct: now.numa.as_ref().and_then(|numa| numa.local_pct),
         profile: now.profile.map(|profile| profile.class),
     })
+}
+
+#[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
+fn per_s(count: u64, interval_s: f64) -> f64 {
+    count as f64 / interval_s
 }
 
 /// What a vCPU did from one reading to the next. `costop_s` of its ready time is counted as co-stopped. `None`
@@ -279,7 +294,7 @@ fn pcpus_between(before: &[Ticks], after: &[Ticks]) -> Vec<Pcpu> {
 pub(crate) mod tests {
     use super::*;
     use crate::statuses::tests::told;
-    use drover_core::counters::{Counters, Numa};
+    use drover_core::counters::{Counters, Numa, Yields};
     use drover_core::io::Bytes;
     use drover_host::status::{VcpuStatus, VmStatus};
     use std::time::{Duration, Instant};
@@ -407,6 +422,7 @@ pub(crate) mod tests {
             limited_s: Some(progressed_s / 8.0),
             progressed_s: Some(progressed_s),
             hazard_s: Some(hazard_s),
+            yields: Some(Yields { asked: 1000, granted: 900, throttled: 100, wasted: 650 }),
             ..Counters::default()
         };
         let numa = Numa { home: vec![1], local_pct: Some(87.5), ..Numa::default() };
@@ -424,10 +440,13 @@ pub(crate) mod tests {
             (None, None),
             "told of for the first time"
         );
-        before.told.insert(10, VmStatus { counters: counted(4.0, 1.25), ..told() });
+        let yields = Some(Yields { asked: 800, granted: 760, throttled: 40, wasted: 560 });
+        let counters = Counters { yields, ..counted(4.0, 1.25) };
+        before.told.insert(10, VmStatus { counters, ..told() });
         let terms = terms(&before);
         assert_eq!((terms.owed_pct, terms.hazard_pct), (Some(125.0), Some(25.0)));
         assert_eq!(terms.limited_pct, Some(12.5), "an eighth of the second");
+        assert_eq!((terms.yields_s, terms.yields_in_vain_pct), (Some(200.0), Some(75.0)));
         assert_eq!((terms.home, terms.local_pct, terms.profile), (vec![1], Some(87.5), None));
     }
 

@@ -30,6 +30,8 @@ pub enum Field {
     Owed,
     Hazard,
     Limited,
+    Yields,
+    InVain,
     Home,
     Local,
     Profile,
@@ -47,7 +49,7 @@ pub enum Field {
 
 impl Field {
     /// Those that may be left out, and what a list of them calls each.
-    pub const CHOSEN: [(Field, &'static str); 24] = [
+    pub const CHOSEN: [(Field, &'static str); 26] = [
         (Field::Pid, "PID"),
         (Field::Vcpus, "VCPUS"),
         (Field::Used, "%USED"),
@@ -59,6 +61,8 @@ impl Field {
         (Field::Owed, "%OWED"),
         (Field::Hazard, "%HZD"),
         (Field::Limited, "%MLMTD"),
+        (Field::Yields, "YLD/s"),
+        (Field::InVain, "%VAIN"),
         (Field::Home, "HOME"),
         (Field::Local, "N%L"),
         (Field::Profile, "PROFILE"),
@@ -89,6 +93,8 @@ impl Field {
             Field::Owed => ("%OWED", 7),
             Field::Hazard => ("%HZD", 6),
             Field::Limited => ("%MLMTD", 7),
+            Field::Yields => ("YLD/s", 7),
+            Field::InVain => ("%VAIN", 6),
             Field::Home => ("HOME", 7),
             Field::Local => ("N%L", 5),
             Field::Profile => ("PROFILE", 7),
@@ -145,6 +151,8 @@ fn wanted(columns: Columns) -> &'static [(Field, u16)] {
             (Home, WIDE_NAMES),
             (Local, WIDE_NAMES),
             (Profile, WIDE_NAMES),
+            (Yields, WIDE_NAMES),
+            (InVain, WIDE_NAMES),
         ],
         Columns::Drover => &[
             (Owed, NAMES),
@@ -156,6 +164,8 @@ fn wanted(columns: Columns) -> &'static [(Field, u16)] {
             (Profile, NAMES),
             (Local, NAMES),
             (Limited, NAMES),
+            (Yields, NAMES),
+            (InVain, NAMES),
             (Pid, NAMES),
         ],
         Columns::Io => &[
@@ -237,7 +247,7 @@ mod tests {
         let mut view = View::default();
         assert_eq!(shown(&view, 40), [Field::Vm, Field::Run, Field::Ready, Field::Wait]);
         assert_eq!(shown(&view, 1), [Field::Vm]);
-        assert_eq!(shown(&view, 250).len(), 15);
+        assert_eq!(shown(&view, 250).len(), 17);
         view.hidden.insert(Field::Run);
         assert!(!shown(&view, 250).contains(&Field::Run));
         for columns in [Columns::Cpu, Columns::Drover, Columns::Io] {

@@ -184,6 +184,8 @@ fn text(field: Field, row: &Row<'_>, interval_s: f64) -> String {
         | Field::Owed
         | Field::Hazard
         | Field::Limited
+        | Field::Yields
+        | Field::InVain
         | Field::Home
         | Field::Local => {
             vm.terms.as_ref().and_then(|terms| told(field, terms)).unwrap_or_else(absent)
@@ -225,6 +227,8 @@ fn told(field: Field, terms: &Terms) -> Option<String> {
         Field::Owed => terms.owed_pct.map(pct),
         Field::Hazard => terms.hazard_pct.map(pct),
         Field::Limited => terms.limited_pct.map(pct),
+        Field::Yields => terms.yields_s.map(brief),
+        Field::InVain => terms.yields_in_vain_pct.map(pct),
         Field::Local => terms.local_pct.map(|pct| format!("{pct:.0}")),
         Field::Home if !terms.home.is_empty() => {
             Some(terms.home.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
@@ -367,6 +371,8 @@ mod tests {
             owed_pct: Some(12_345.6),
             hazard_pct: Some(25.0),
             limited_pct: Some(75.0),
+            yields_s: Some(12_500.0),
+            yields_in_vain_pct: Some(98.5),
             home: vec![0, 1],
             local_pct: Some(87.5),
             profile: Some(Class::Memory),
@@ -388,10 +394,10 @@ mod tests {
         let words: Vec<_> = lines[2].split_whitespace().collect();
         assert_eq!(
             words.join(" "),
-            "VM PID VCPUS %USED %RUN %RDY %CSTP %WAIT SHARES %OWED %HZD %MLMTD HOME N%L PROFILE"
+            "VM PID VCPUS %USED %RUN %RDY %CSTP %WAIT SHARES %OWED %HZD %MLMTD YLD/s %VAIN HOME N%L PROFILE"
         );
         let web: Vec<_> = lines[3].split_whitespace().collect();
-        assert_eq!(web[web.len() - 5..], ["25.0", "75.0", "0,1", "88", "memory"]);
+        assert_eq!(web[web.len() - 7..], ["25.0", "75.0", "12500", "98.5", "0,1", "88", "memory"]);
     }
 
     #[test]
@@ -402,9 +408,9 @@ mod tests {
         let lines = text(&screen(80, 24, &figures, &mut view));
         assert!(lines[2].starts_with("  a [ ] PID  ") && lines[3].starts_with("  b [x] VCPUS  "));
         assert!(
-            lines[2].ends_with("  m [x] N%L") && lines[13].ends_with("  x [x] to device: ms/MB")
+            lines[2].ends_with("  n [x] HOME") && lines[14].ends_with("  z [x] to device: ms/MB")
         );
-        assert_eq!(lines[15], "Any other key goes back.");
+        assert_eq!(lines[16], "Any other key goes back.");
         view.press(KeyCode::Esc, &figures);
         let lines = text(&screen(80, 24, &figures, &mut view));
         assert!(!lines[2].contains("PID"), "{lines:#?}");
@@ -439,7 +445,7 @@ mod tests {
         }
         let lines = text(&screen(250, 80, &figures, &mut view));
         assert!(lines[2].contains("PID") && lines[3].contains("web-with-a-long-name"));
-        assert!(lines[2].len() < 160, "figures stand near the names they are of: {}", lines[2]);
+        assert!(lines[2].len() < 175, "figures stand near the names they are of: {}", lines[2]);
     }
 
     #[test]

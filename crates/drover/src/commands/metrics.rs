@@ -166,7 +166,7 @@ const VM: &[Metric<VmStatus>] = &[
     counter("vm_yields_granted", "Directed yields after which the sibling ran next.", |vm| {
         count(vm.counters.yields?.granted)
     }),
-    counter("vm_yields_throttled", "Directed yields beyond one a tick for a vCPU.", |vm| {
+    counter("vm_yields_throttled", "Directed yields that came too soon after the last of that vCPU.", |vm| {
         count(vm.counters.yields?.throttled)
     }),
     counter(

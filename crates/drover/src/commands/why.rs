@@ -68,6 +68,9 @@ fn times(facts: &Facts) -> String {
         pct(costop_s),
         pct(waited_s.max(0.0)),
     );
+    if let Some(spins) = facts.spins() {
+        text += &format!("{spins}\n");
+    }
     if facts.events_s < 0.95 * window_s {
         let known = match facts.events_s {
             0.0 => "Who ran is not known".to_owned(),
@@ -132,6 +135,7 @@ fn meanwhile(facts: &Facts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_core::counters::Yields;
 
     fn facts() -> Facts {
         Facts {
@@ -180,6 +184,18 @@ mod tests {
         assert!(text.contains("Nothing is wrong"), "{text}");
         let short = Facts { events_s: 20.0, ..facts };
         assert!(times(&short).contains("the last 20 s only"));
+    }
+
+    #[test]
+    fn vcpus_that_spin_are_told_beside_where_the_time_went() {
+        let yields = Yields { asked: 60_000, granted: 20_000, throttled: 30_000, wasted: 15_000 };
+        let text = times(&Facts { yields: Some(yields), ..facts() });
+        assert_eq!(
+            text.lines().nth(2),
+            Some(
+                "its vCPUs spin for one another: 1000 times a second one asked that a sibling run, 75 % of it in vain"
+            )
+        );
     }
 
     #[test]
