@@ -24,7 +24,7 @@ help:
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
 	@echo 'make dist    a release of the last commit into out/dist: source, static binary, packages; TWICE=1 builds it twice'
 	@echo 'make boot-test  a Debian with systemd lives with the package, in a virtual host; KERNEL=6.18'
-	@echo 'make boot-test MANAGER=libvirt  a machine manager orders about there: libvirt or podman; a quarter of an hour'
+	@echo 'make boot-test MANAGER=libvirt  a machine manager orders about there: libvirt, incus or podman; a quarter of an hour'
 	@echo "make selftests  the kernel's selftests of cgroups, under EEVDF and under Drover; KERNEL=6.18"
 	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
 	@echo 'make peers   VM scenarios under Drover, EEVDF and other sched_ext schedulers, into docs/peers.md; 3 hours at most'

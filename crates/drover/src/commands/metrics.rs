@@ -166,9 +166,11 @@ const VM: &[Metric<VmStatus>] = &[
     counter("vm_yields_granted", "Directed yields after which the sibling ran next.", |vm| {
         count(vm.counters.yields?.granted)
     }),
-    counter("vm_yields_throttled", "Directed yields that came too soon after the last of that vCPU.", |vm| {
-        count(vm.counters.yields?.throttled)
-    }),
+    counter(
+        "vm_yields_throttled",
+        "Directed yields that came too soon after the last of that vCPU.",
+        |vm| count(vm.counters.yields?.throttled),
+    ),
     counter(
         "vm_yields_wasted",
         "Directed yields after which the vCPU asked again at once.",
