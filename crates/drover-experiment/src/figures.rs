@@ -121,6 +121,7 @@ fn of_vm(vm: &Vm, before: &VmReading, after: &VmReading) -> VmFigures {
     figures.helpers_cpu_s = Some(sum_s(&helpers));
     figures.set_vcpus((0..vm.vcpus).map(vcpu).collect());
     figures.progress = guest.as_ref().and_then(|guest| guest.progress);
+    figures.boot_s = after.boot.map(|boot| boot.as_secs_f64());
     figures.yields = guest.as_ref().map(|guest| guest.yields).filter(|&yields| yields > 0);
     figures.wakeup_us = guest.and_then(|guest| WakeupUs::from_histogram(&guest.wakeups));
     figures
@@ -180,7 +181,7 @@ mod tests {
     }
 
     fn reading(threads: Vec<ThreadTime>) -> VmReading {
-        VmReading { threads, guest: None, bytes: Bytes::default() }
+        VmReading { threads, guest: None, bytes: Bytes::default(), boot: None }
     }
 
     fn vm(vcpus: u32) -> Vm {

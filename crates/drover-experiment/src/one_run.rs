@@ -151,24 +151,25 @@ impl OneRun<'_> {
         vms: &mut [RunningVm],
         scheduler: &mut RunningScheduler,
     ) -> Result<(), Failure> {
-        let begun = Instant::now();
-        for vm in vms {
-            let patience = BOOT_PATIENCE.saturating_sub(begun.elapsed());
-            let ready = pause::look_until(patience, self.stop, || {
-                if let Some(fault) = scheduler.fault() {
-                    return Err(Failure::Fault(fault));
-                }
-                Ok(vm.is_ready()?.then_some(()))
-            })?;
-            if ready.is_none() {
-                let patience_s = BOOT_PATIENCE.as_secs();
-                let (name, vcpus) = vm.who();
-                return Err(Failure::Fault(format!(
-                    "VM {name} ({vcpus} vCPUs) was not ready after {patience_s} s"
-                )));
+        // All are looked at in turn: how long each takes is a figure.
+        let mut booting: Vec<&mut RunningVm> = vms.iter_mut().collect();
+        pause::look_until(BOOT_PATIENCE, self.stop, || {
+            if let Some(fault) = scheduler.fault() {
+                return Err(Failure::Fault(fault));
             }
-        }
-        Ok(())
+            let mut still = Vec::new();
+            for vm in booting.drain(..) {
+                if !vm.is_ready()? {
+                    still.push(vm);
+                }
+            }
+            booting = still;
+            Ok(booting.is_empty().then_some(()))
+        })?;
+        let Some(late) = booting.first() else { return Ok(()) };
+        let patience_s = BOOT_PATIENCE.as_secs();
+        let (name, vcpus) = late.who();
+        Err(Failure::Fault(format!("VM {name} ({vcpus} vCPUs) was not ready after {patience_s} s")))
     }
 
     /// Waits until `moment`, with an eye on the scheduler: nobody waits an hour for one that is gone.

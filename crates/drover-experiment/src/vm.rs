@@ -19,7 +19,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a VM has used and done so far.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,8 @@ pub(crate) struct VmReading {
     pub guest: Option<Snapshot>,
     /// Bytes to and from its disks and the network.
     pub bytes: Bytes,
+    /// How long its Linux guest took until it was ready.
+    pub boot: Option<Duration>,
 }
 
 /// A VM that runs.
@@ -38,6 +40,9 @@ pub(crate) struct RunningVm {
     name: String,
     vcpus: u32,
     guest: Guest,
+    started: Instant,
+    /// How long it took until it was ready; none: it is not yet.
+    boot: Option<Duration>,
     /// What it moved; none: it has no devices.
     bytes: Option<ByteCounts>,
     /// It does not go with the others: until it does, it is stopped as a process is, for waiting costs
@@ -90,6 +95,8 @@ impl RunningVm {
             name,
             vcpus,
             guest,
+            started: Instant::now(),
+            boot: None,
             bytes: vm.has_devices().then(ByteCounts::default),
             starts_later: vm.start_s.is_some(),
             pin: vm.pin.clone().filter(|pin| matches!(pin, Pin::Vcpus(_))),
@@ -100,7 +107,7 @@ impl RunningVm {
         })
     }
 
-    /// Whether it has booted and stands ready.
+    /// Whether it has booted and stands ready. From when it says so it is not to be asked again.
     ///
     /// # Errors
     /// When it ended instead, with its last line.
@@ -126,6 +133,7 @@ impl RunningVm {
         if ready && self.starts_later {
             self.signal(Signal::SIGSTOP);
         }
+        self.boot = ready.then(|| self.started.elapsed());
         Ok(ready)
     }
 
@@ -178,7 +186,8 @@ impl RunningVm {
             }
             _ => Bytes::default(),
         };
-        Ok(VmReading { threads, guest, bytes })
+        let boot = self.boot.filter(|_| matches!(self.guest, Guest::Linux { .. }));
+        Ok(VmReading { threads, guest, bytes, boot })
     }
 
     /// From now on it will be sampled: opens exact clocks of the threads it has.

@@ -207,6 +207,9 @@ pub struct VmFigures {
     /// How often its vCPUs asked the host to run another in their place; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub yields: Option<u64>,
+    /// How long its Linux guest took from its start until it was ready, s; of the lab only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_s: Option<f64>,
     /// CPU time that its vCPUs spun in the guest, s; of the simulator only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spin_s: Option<f64>,

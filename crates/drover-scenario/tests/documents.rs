@@ -129,6 +129,7 @@ fn complete_vm() -> VmFigures {
         moves: Some(1),
         progress: Some(3),
         yields: Some(2),
+        boot_s: Some(3.5),
         spin_s: Some(0.1),
         longest_spin_ms: Some(2.0),
         local_access_pct: Some(50.0),

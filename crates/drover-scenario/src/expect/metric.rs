@@ -64,6 +64,8 @@ pub enum Metric {
     ProgressPerCpuS,
     /// Of a VM: how often its vCPUs asked to be put off for another, for each step of progress.
     YieldsPerProgress,
+    /// Of a VM: how long its Linux guest took to boot, s.
+    BootS,
     /// Of a VM: CPU time that its vCPUs spun, for each step of progress, µs.
     SpinUsPerProgress,
     /// Of a VM: the longest that a vCPU of it spun in one go, ms of CPU time.
@@ -138,7 +140,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 59] = [
+    pub const ALL: [Metric; 60] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -163,6 +165,7 @@ impl Metric {
         Metric::Progress,
         Metric::ProgressPerCpuS,
         Metric::YieldsPerProgress,
+        Metric::BootS,
         Metric::SpinUsPerProgress,
         Metric::LongestSpinMs,
         Metric::LocalAccessPct,
@@ -227,6 +230,7 @@ impl Metric {
             Metric::Progress => "progress",
             Metric::ProgressPerCpuS => "progress_per_cpu_s",
             Metric::YieldsPerProgress => "yields_per_progress",
+            Metric::BootS => "boot_s",
             Metric::SpinUsPerProgress => "spin_us_per_progress",
             Metric::LongestSpinMs => "longest_spin_ms",
             Metric::LocalAccessPct => "local_access_pct",
@@ -406,6 +410,7 @@ impl Metric {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
                 Some(vm.spin_s? * 1e6 / progress as f64)
             }
+            Metric::BootS => vm.boot_s,
             Metric::LongestSpinMs => vm.longest_spin_ms,
             _ => None,
         }
@@ -634,6 +639,7 @@ mod tests {
             moves: Some(20),
             progress: Some(70),
             yields: Some(77),
+            boot_s: Some(3.5),
             spin_s: Some(0.7),
             longest_spin_ms: Some(2.5),
             local_access_pct: Some(50.0),
@@ -704,6 +710,7 @@ mod tests {
         assert_eq!(figure(Metric::MovesPerS), 5.0);
         assert_eq!(figure(Metric::Progress), 70.0);
         assert!((figure(Metric::YieldsPerProgress) - 1.1).abs() < 1e-9);
+        assert_eq!(figure(Metric::BootS), 3.5);
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);
         assert_eq!(figure(Metric::WakeupP99Us), 99.0);
         assert_eq!(figure(Metric::WakeupMaxUs), 120.0);
