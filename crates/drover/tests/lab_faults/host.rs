@@ -11,12 +11,16 @@ use drover_core::asked::Asked;
 use drover_core::shares::Shares;
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 use drover_host::status::{Kind, VmStatus};
+use libbpf_rs::query::ProgInfoIter;
 use nix::sys::signal::{Signal, kill};
 
 use crate::tasks::pid_of;
 
 /// The host must be the kernel's own again within this time, whatever happened.
 pub const FALLBACK: Duration = Duration::from_secs(1);
+
+/// What is promised of the scheduler's way through the kernel's verifier.
+const INSTRUCTIONS_MAX: u32 = 135_000;
 
 /// Set by `make evidence`, which repeats what is promised more often than `make test` does.
 pub const AT_LENGTH: &str = "DROVER_TEST_AT_LENGTH";
@@ -138,6 +142,10 @@ impl Daemon {
             scheduler_state() == "enabled"
                 && ask(SOCKET_PATH.as_ref(), &Request::ListVms { brief: false }).is_ok()
         });
+        // Nobody else loads programs here.
+        let instructions: u32 = ProgInfoIter::default().map(|program| program.verified_insns).sum();
+        say(&format!("the verifier went through {instructions} instructions"));
+        assert!((1..=INSTRUCTIONS_MAX).contains(&instructions), "{instructions} instructions");
         self
     }
 
