@@ -26,9 +26,9 @@ const GROUP: &str = "/sys/fs/cgroup/machine.slice/web.scope";
 /// Each vCPU works for a tenth of the time: by default it counts for shares.
 const WORK: &str = r#"{"kind":"sleep","period_us":2000,"work_us":200}"#;
 const QUOTAS_US: [u64; 3] = [1000, 10_000, 50_000];
-/// What runs on in a second until timers are heeded. Emulated pCPUs take turns of up to a tick, 4 ms, in which who
-/// runs on another counts as running; no debt is larger than a quota, so of 1 ms each such turn stays. Two of them
-/// were seen in a second, 4.8 ms; without a limit it is 500.
+/// CPU time beyond the quota in a second until timers are heeded. Emulated pCPUs take turns of up to a tick, 4 ms, and a
+/// thread on one that waits for its turn counts as running. No debt is larger than a quota, so with 1 ms such a turn is
+/// not paid back. Two were seen in a second, 4.8 ms; without a limit it is 500.
 const HEEDED_US: u64 = 10_000;
 /// Orders are to be in the kernel, and saved, within this time.
 const ORDERED: Duration = Duration::from_millis(10);
