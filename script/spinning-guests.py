@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs scenarios/spinning-guests.toml and writes its table into docs/performance.md. Ten minutes of two cores.
+"""Runs scenarios/spinning-guests.toml and writes its table into docs/performance.md. Five minutes of two quiet cores.
 
 Usage, from the project's root: script/spinning-guests.py DROVER [RESULTS.json of an earlier run]
 """
@@ -46,8 +46,8 @@ def table(results):
     lines = ["| | vCPUs | " + " | ".join(title for title, _, _ in COLUMNS) + " |"]
     lines.append("|---|--:|" + "--:|" * len(COLUMNS))
     for (load, vcpus, ratio), runs in totals(results).items():
-        alone = runs["eevdf", "off"]
-        ratios = [[a / b for a, b in zip(runs[scheduler, how], alone)] for _, scheduler, how in COLUMNS]
+        baseline = runs["eevdf", "off"]
+        ratios = [[a / b for a, b in zip(runs[scheduler, how], baseline)] for _, scheduler, how in COLUMNS]
         cells = [statistics.median(column) for column in ratios]
         # Where every vCPU has a pCPU there is nothing to tell.
         if ratio == "1:1" and max(cells) < 1.01 and min(cells) > 0.99:

@@ -67,6 +67,12 @@ pub struct Yields {
 }
 
 impl Yields {
+    /// How many were asked for a second, in a time of so many.
+    #[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
+    pub fn asked_per_s(self, seconds: f64) -> f64 {
+        self.asked as f64 / seconds
+    }
+
     /// Those that came too soon after the last, or after which the vCPU asked again at once, %; none: nobody asked.
     #[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
     pub fn in_vain_pct(self) -> Option<f64> {

@@ -228,7 +228,7 @@ impl Facts {
     /// That its vCPUs wait for one another by spinning, with the figures that say so, in a line; none: they do not.
     pub fn spins(&self) -> Option<String> {
         let yields = self.yields?;
-        let asked_s = f64::from(u32::try_from(yields.asked).unwrap_or(u32::MAX)) / self.window_s;
+        let asked_s = yields.asked_per_s(self.window_s);
         let in_vain = yields.in_vain_pct()?;
         (asked_s >= SPINS_S * f64::from(self.vcpus)).then(|| {
             format!(

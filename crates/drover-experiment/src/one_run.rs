@@ -151,24 +151,23 @@ impl OneRun<'_> {
         vms: &mut [RunningVm],
         scheduler: &mut RunningScheduler,
     ) -> Result<(), Failure> {
-        // All are looked at in turn: how long each takes is a figure.
-        let mut booting: Vec<&mut RunningVm> = vms.iter_mut().collect();
+        let mut late = None;
         pause::look_until(BOOT_PATIENCE, self.stop, || {
             if let Some(fault) = scheduler.fault() {
                 return Err(Failure::Fault(fault));
             }
-            let mut still = Vec::new();
-            for vm in booting.drain(..) {
+            late = None;
+            // All are looked at each time: how long each takes is a figure.
+            for (index, vm) in vms.iter_mut().enumerate() {
                 if !vm.is_ready()? {
-                    still.push(vm);
+                    late = late.or(Some(index));
                 }
             }
-            booting = still;
-            Ok(booting.is_empty().then_some(()))
+            Ok(late.is_none().then_some(()))
         })?;
-        let Some(late) = booting.first() else { return Ok(()) };
+        let Some(late) = late else { return Ok(()) };
         let patience_s = BOOT_PATIENCE.as_secs();
-        let (name, vcpus) = late.who();
+        let (name, vcpus) = vms[late].who();
         Err(Failure::Fault(format!("VM {name} ({vcpus} vCPUs) was not ready after {patience_s} s")))
     }
 

@@ -107,11 +107,14 @@ impl RunningVm {
         })
     }
 
-    /// Whether it has booted and stands ready. From when it says so it is not to be asked again.
+    /// Whether it has booted and stands ready.
     ///
     /// # Errors
     /// When it ended instead, with its last line.
     pub fn is_ready(&mut self) -> Result<bool, Failure> {
+        if self.boot.is_some() {
+            return Ok(true);
+        }
         if let Some(fault) = self.fault() {
             return Err(anyhow::anyhow!(fault).into());
         }

@@ -237,17 +237,12 @@ fn terms_between(before: &Snapshot, after: &Snapshot, pid: u32) -> Option<Terms>
         owed_pct: now.owed_pcpus.map(|pcpus| 100.0 * pcpus),
         hazard_pct: hazard_pct(),
         limited_pct: limited_s.map(|limited_s| 100.0 * limited_s / interval_s),
-        yields_s: yields.map(|yields| per_s(yields.asked, interval_s)),
+        yields_s: yields.map(|yields| yields.asked_per_s(interval_s)),
         yields_in_vain_pct: yields.and_then(Yields::in_vain_pct),
         home: now.numa.as_ref().map_or_else(Vec::new, |numa| numa.home.clone()),
         local_pct: now.numa.as_ref().and_then(|numa| numa.local_pct),
         profile: now.profile.map(|profile| profile.class),
     })
-}
-
-#[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
-fn per_s(count: u64, interval_s: f64) -> f64 {
-    count as f64 / interval_s
 }
 
 /// What a vCPU did from one reading to the next. `costop_s` of its ready time is counted as co-stopped. `None`
